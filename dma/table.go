@@ -1,0 +1,232 @@
+package dma
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/softnic/softnicd/ib"
+)
+
+// Domain is a protection domain: keys work only for queue pairs of the same domain.
+type Domain struct {
+	// Handle is the owner's name for it, in messages.
+	Handle uint32
+}
+
+// Verdict is why a key may not be used; OK if it may.
+type Verdict uint8
+
+// Verdicts, in the order of the questions.
+const (
+	OK        Verdict = iota
+	BadKey            // no such key, or its region is gone or invalidated
+	BadDomain         // another protection domain, or a window of another queue pair
+	BadAccess         // the right is missing
+	BadRange          // outside the region
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case OK:
+		return "ok"
+	case BadKey:
+		return "no such key"
+	case BadDomain:
+		return "key of another protection domain"
+	case BadAccess:
+		return "the right is missing"
+	case BadRange:
+		return "outside the region"
+	}
+	return fmt.Sprintf("verdict %d", uint8(v))
+}
+
+// Span is judged memory: Len bytes at Off of Mem. The zero Span is no memory, for lengths of zero.
+type Span struct {
+	Mem Region
+	Off uint64
+	Len uint64
+}
+
+// MR is a memory region: registered, keyed, in a domain.
+type MR struct {
+	Domain *Domain
+	Region Region
+	// Offset is where the registration begins in Region.
+	Offset uint64
+	// Base is the address by which requests name the first byte: the application's virtual address, another one it
+	// chose (iova), or 0 for zero-based regions.
+	Base   uint64
+	Length uint64
+	Access ib.AccessFlags
+	// LKey and RKey are set by Table.Insert: unpredictable, low 8 bits zero.
+	LKey ib.LKey
+	RKey ib.RKey
+}
+
+// Table finds memory by key. Any number of shards look keys up, without a lock, while control goroutines insert and
+// remove.
+//
+// A key is 24 bits of the device and 8 bits of variant. The device's part is a keyed permutation of slot and generation,
+// so that it is unpredictable outside and an index inside. There are at least twice as many slots as entries; they are
+// reused in the order in which they became free, and each use steps the slot's generation. A freed key therefore comes
+// back after at least 2^23 other keys, whatever is live: that is the quarantine.
+type Table struct {
+	perm     permutation
+	slots    []atomic.Pointer[entry]
+	slotBits uint
+
+	mu       sync.Mutex
+	capacity int
+	live     int
+	gens     []uint32 // generation of the next use of a slot
+	free     []uint32 // ring of free slots, oldest first
+	first    int
+	frees    int
+}
+
+// entry is what a key names. It is never changed once it is published.
+type entry struct {
+	key uint32
+	mr  *MR
+}
+
+// MaxCapacity is the largest capacity of a [Table].
+const MaxCapacity = 1 << (keyBits - 2)
+
+// NewTable makes a table for so many live keys, at most [MaxCapacity]. random is a source of unpredictable numbers, used
+// only here.
+func NewTable(capacity int, random func() uint64) *Table {
+	capacity = min(max(capacity, 1), MaxCapacity)
+	slotBits := uint(bits.Len(uint(2*capacity - 1)))
+	n := 1 << slotBits
+	t := &Table{
+		perm:     newPermutation(random),
+		slots:    make([]atomic.Pointer[entry], n),
+		slotBits: slotBits,
+		capacity: capacity,
+		gens:     make([]uint32, n),
+		free:     make([]uint32, n),
+		frees:    n,
+	}
+	// Slots in random order with random generations: even who breaks the permutation cannot tell what comes next.
+	for i := range t.free {
+		t.gens[i] = uint32(random()) & t.genMask()
+		j := int(random() % uint64(i+1))
+		t.free[i] = t.free[j]
+		t.free[j] = uint32(i)
+	}
+	return t
+}
+
+func (t *Table) genMask() uint32 { return 1<<(keyBits-t.slotBits) - 1 }
+
+// Insert gives mr its keys, which are equal as on hardware, and publishes it. The error wraps ENOMEM when the table is
+// full, EINVAL when the registration is not within its region or wraps around the end of the address space, EEXIST when
+// mr is in the table already.
+func (t *Table) Insert(mr *MR) error {
+	if size := mr.Region.Size(); mr.Length > size || mr.Offset > size-mr.Length {
+		return fmt.Errorf("register memory: %d bytes at %d of a region of %d: %w", mr.Length, mr.Offset, size, syscall.EINVAL)
+	}
+	if mr.Length > 0 && mr.Base > ^uint64(0)-(mr.Length-1) {
+		return fmt.Errorf("register memory: %d bytes at %#x pass the end of the address space: %w", mr.Length, mr.Base, syscall.EINVAL)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.find(uint32(mr.RKey)); e != nil && e.mr == mr {
+		return fmt.Errorf("register memory: region is registered already: %w", syscall.EEXIST)
+	}
+	if t.live == t.capacity {
+		return fmt.Errorf("register memory: all %d keys are in use: %w", t.capacity, syscall.ENOMEM)
+	}
+	slot := t.free[t.first]
+	t.first = (t.first + 1) & (len(t.free) - 1)
+	t.frees--
+	t.live++
+	key := t.nextKey(slot)
+	mr.LKey, mr.RKey = ib.LKey(key), ib.RKey(key)
+	t.slots[slot].Store(&entry{key, mr})
+	return nil
+}
+
+// nextKey makes the key of the slot's next use and steps its generation. Zero is left out: programs take it for "none".
+func (t *Table) nextKey(slot uint32) uint32 {
+	for {
+		v := t.gens[slot]<<t.slotBits | slot
+		t.gens[slot] = (t.gens[slot] + 1) & t.genMask()
+		if key := t.perm.forward(v) << 8; key != 0 {
+			return key
+		}
+	}
+}
+
+// Remove unpublishes mr; once more does nothing. Shards that found it before may use it until they pass a grace point,
+// so the caller waits for that before it closes the region.
+func (t *Table) Remove(mr *MR) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.find(uint32(mr.RKey))
+	if e == nil || e.mr != mr {
+		return
+	}
+	slot := t.slot(e.key)
+	t.slots[slot].Store(nil)
+	t.free[(t.first+t.frees)&(len(t.free)-1)] = slot
+	t.frees++
+	t.live--
+}
+
+// Len returns how many keys are live.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live
+}
+
+// Local judges an entry of a scatter/gather list. Local reading is always allowed: need is 0 for it, AccessLocalWrite
+// for writing.
+func (t *Table) Local(d *Domain, e ib.SGE, need ib.AccessFlags) (Span, Verdict) {
+	return t.judge(d, uint32(e.LKey), e.Addr, uint64(e.Length), need)
+}
+
+// Remote judges the n bytes at va that a peer named by key. An engine does not ask for a length of zero, which names no
+// memory (IBA C9-88).
+func (t *Table) Remote(d *Domain, key ib.RKey, va, n uint64, need ib.AccessFlags) (Span, Verdict) {
+	return t.judge(d, uint32(key), va, n, need)
+}
+
+// judge asks the questions of IBA 9.7.4.1.3 and 10.6.3 in their order: key, domain, rights, bounds.
+func (t *Table) judge(d *Domain, key uint32, va, n uint64, need ib.AccessFlags) (Span, Verdict) {
+	e := t.find(key)
+	if e == nil {
+		return Span{}, BadKey
+	}
+	mr := e.mr
+	if mr.Domain != d {
+		return Span{}, BadDomain
+	}
+	if mr.Access&need != need {
+		return Span{}, BadAccess
+	}
+	// In this order nothing wraps: CVE-2026-98365 was the sum of va and n.
+	if n > mr.Length || va < mr.Base || va-mr.Base > mr.Length-n {
+		return Span{}, BadRange
+	}
+	return Span{mr.Region, mr.Offset + (va - mr.Base), n}, OK
+}
+
+// find returns the entry that has exactly this key, nil if there is none.
+func (t *Table) find(key uint32) *entry {
+	e := t.slots[t.slot(key)].Load()
+	if e == nil || e.key != key {
+		return nil
+	}
+	return e
+}
+
+func (t *Table) slot(key uint32) uint32 {
+	return t.perm.inverse(key>>8) & (1<<t.slotBits - 1)
+}
