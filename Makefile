@@ -1,0 +1,62 @@
+# softnicd's shop. `make test` is the whole proof and what CI runs; the other targets are its parts and the long runs.
+
+GO          ?= go
+BIN         := bin/softnicd
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+export CGO_ENABLED ?= 1
+
+.PHONY: all build demo test deps lint staticcheck unit race e2e sim-long bench fuzz header clean
+
+all: build
+
+build: $(BIN)
+
+# One static binary, without cgo.
+$(BIN): FORCE
+	CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./cmd/softnicd
+FORCE:
+
+demo:
+	$(GO) run ./cmd/softnicd demo
+
+test: deps build staticcheck unit race
+	@echo "make test: everything passed"
+
+# The packages that the tests use, on Debian and Ubuntu. Elsewhere the tests that miss one skip by name.
+deps:
+	@scripts/test-deps
+
+lint: staticcheck
+	$(GO) run $(GOLANGCI) run ./...
+
+staticcheck:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt would change these files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+	$(GO) run $(STATICCHECK) ./...
+
+# Everything once as it is: allocation counts and timing are only true without the race detector.
+unit:
+	$(GO) test -timeout 15m ./...
+
+# And once more under the race detector, which sees rings and regions because tests put them on the heap.
+race:
+	$(GO) test -race -short -timeout 15m ./...
+
+sim-long:
+	$(GO) test ./test/sim -run TestSeeds -sim.seeds=200000 -timeout 0 -v
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./wire ./abi ./cq ./dma ./transport/... ./nic ./link/... ./verbs/...
+
+FUZZTIME ?= 30s
+fuzz:
+	@scripts/fuzz $(FUZZTIME)
+
+header:
+	$(GO) run ./abi/gen -o include/softnicd_abi.h
+
+clean:
+	rm -rf bin
