@@ -1,0 +1,151 @@
+package rc
+
+import (
+	"time"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/dma"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/trace"
+	"github.com/softnic/softnicd/transport"
+	"github.com/softnic/softnicd/wire"
+)
+
+// Config is what a reliable connection is made of. Everything the engine ever needs is allocated from it in New and in
+// the first Modify to RTR or RTS.
+type Config struct {
+	QPN    ib.QPN
+	Cap    ib.QPCap // real capacities: the private copies of requests are sized by them
+	Domain *dma.Domain
+	Table  *dma.Table
+	// QP is the queue pair served.
+	QP       transport.QueuePair
+	Counters *transport.Counters
+	Trace    *trace.Ring // may be nil
+	Limits   Limits
+}
+
+// Limits are properties of the device.
+type Limits struct {
+	MaxMessage uint64 // bytes of the largest message
+	// AckFloor is the least time before a missing acknowledgement counts as lost: on a real host a busy machine
+	// stalls longer than short ACK timeouts ask for. 0 in virtual time.
+	AckFloor time.Duration
+	// Window is the most packets a queue pair has outstanding.
+	Window int
+	// AckEvery asks for an acknowledgement after so many packets of a long message.
+	AckEvery int
+}
+
+// Engine is a reliable connection: a requester, a responder, and the state they share. It implements transport.Engine.
+type Engine struct {
+	cfg   Config
+	state ib.QPState
+	attr  ib.QPAttr
+	path  *wire.Path
+	mtu   int // payload bytes of a full packet
+
+	req  requester
+	resp responder
+}
+
+var _ transport.Engine = (*Engine)(nil)
+
+// New makes an engine in RESET.
+func New(cfg Config) *Engine {
+	e := &Engine{cfg: cfg}
+	e.req.init(e)
+	e.resp.init(e)
+	return e
+}
+
+// Receive implements transport.Engine: responses belong to the requester, everything else to the responder.
+func (e *Engine) Receive(now clock.Time, p *wire.Packet) bool {
+	if p.Opcode.IsResponse() {
+		return e.req.receive(now, p)
+	}
+	return e.resp.receive(now, p)
+}
+
+// Transmit implements transport.Engine. Responses go first: the peer waits for them.
+func (e *Engine) Transmit(now clock.Time, out *wire.Burst, budget int) (bytes int, more bool) {
+	bytes, more = e.resp.transmit(now, out, budget)
+	if more {
+		return bytes, true
+	}
+	n, more := e.req.transmit(now, out, budget-bytes)
+	return bytes + n, more
+}
+
+// Expire implements transport.Engine. Only requesters have timers.
+func (e *Engine) Expire(now clock.Time) bool { return e.req.expire(now) }
+
+// Deadline implements transport.Engine.
+func (e *Engine) Deadline() clock.Time { return e.req.deadline() }
+
+// Modify implements transport.Engine.
+func (e *Engine) Modify(now clock.Time, attr *ib.QPAttr, mask ib.QPAttrMask, path *wire.Path) bool {
+	e.attr = *attr
+	e.mtu = attr.PathMTU.Bytes()
+	if path != nil {
+		e.path = path
+	}
+	if mask&ib.QPAttrState != 0 {
+		e.state = attr.State
+	}
+	if e.state == ib.StateReset {
+		e.req.reset()
+		e.resp.reset()
+		return false
+	}
+	e.req.modify(now, mask)
+	e.resp.modify(now, mask)
+	switch e.state {
+	case ib.StateRTS, ib.StateSQD, ib.StateErr:
+		return true
+	}
+	return false
+}
+
+// Query implements transport.Engine.
+func (e *Engine) Query(attr *ib.QPAttr) {
+	attr.State, attr.CurState = e.state, e.state
+	e.req.query(attr)
+	e.resp.query(attr)
+}
+
+// responseCookie marks the cookie of a response; the low 24 bits of every cookie are the frame's PSN.
+const responseCookie uint64 = 1 << 63
+
+// Faulted implements transport.Engine.
+func (e *Engine) Faulted(now clock.Time, cookie uint64) bool {
+	if cookie&responseCookie != 0 {
+		return e.resp.faulted(now, cookie)
+	}
+	return e.req.faulted(now, cookie)
+}
+
+// fatal takes the queue pair to the error state for a reason of its own. Both halves flush what is posted the next time
+// they transmit (IBA 10.3.1.7).
+func (e *Engine) fatal(now clock.Time) {
+	if e.state == ib.StateErr {
+		return
+	}
+	e.state = ib.StateErr
+	e.req.stopTimers()
+	e.cfg.QP.SetState(ib.StateErr)
+}
+
+// header starts a frame to the peer: base transport header and path. Cookie and what follows the header are the
+// caller's.
+func (e *Engine) header(f *wire.Frame, op wire.Opcode, psn ib.PSN) []byte {
+	h := f.SetHeader(op)
+	bth := f.BTH()
+	// The port's only partition, and Migrated since there are no alternate paths.
+	bth.SetPKey(ib.DefaultPKey)
+	bth.SetMigReq(true)
+	bth.SetDestQP(e.attr.DestQPN)
+	bth.SetPSN(psn)
+	f.Path, f.QPN = e.path, e.cfg.QPN
+	return h
+}
