@@ -167,7 +167,7 @@ func (o Opcode) String() string {
 	if n := opcodes[o].name; n != "" {
 		return n
 	}
-	return fmt.Sprintf("Opcode(%#04x)", uint8(o))
+	return fmt.Sprintf("Opcode(%#02x)", uint8(o))
 }
 
 // PayloadRule says how many bytes of payload an opcode may carry (IBA 9.6, 9.7.4.1.5).

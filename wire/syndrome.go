@@ -67,7 +67,7 @@ func (s Syndrome) String() string {
 	case NakRemoteOperation:
 		return "NAK remote operational error"
 	}
-	return fmt.Sprintf("Syndrome(%#04x)", uint8(s))
+	return fmt.Sprintf("Syndrome(%#02x)", uint8(s))
 }
 
 // creditCodes is the table of IBA 9.7.7.2.
