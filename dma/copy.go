@@ -2,100 +2,121 @@ package dma
 
 import (
 	"errors"
-	"os"
 
 	"github.com/softnic/softnicd/wire"
 )
 
 var errLength = errors.New("payload and its place differ in length")
 
-// CopyPayload copies the pieces, one after another, to dst at off. Within dst the bytes are written towards ascending
-// addresses, and the last eight after all others, since programs wait for the end of a message by watching its last
-// byte.
+// CopyPayload copies the pieces, one after another, to dst at off. In memory addressed directly the last eight bytes of a
+// piece are written after all others, by one store where they are aligned, since programs wait for the end of a message
+// by watching its last byte.
 //
 // The error is a *Fault whose Mem is the side that faulted: a source, or dst.Mem. What was written before it stays
 // written.
 func CopyPayload(dst Span, off uint64, payload []wire.Piece) error {
+	var m mover
 	for i := range payload {
 		p := &payload[i]
 		n := uint64(p.Len)
+		if n > dst.Len || off > dst.Len-n {
+			m.drop()
+			return &Fault{Mem: dst.Mem, Err: errLength}
+		}
 		if n == 0 {
 			continue
 		}
-		if n > dst.Len || off > dst.Len-n {
-			return &Fault{Mem: dst.Mem, Err: errLength}
-		}
-		if err := copyPiece(dst.Mem, dst.Off+off, p.Mem, p.Off, p.Len); err != nil {
+		if err := m.copy(dst.Mem, dst.Off+off, p); err != nil {
 			return err
 		}
 		off += n
 	}
-	return nil
+	return m.finish()
 }
 
-// ReadPieces copies a whole payload into private memory: len(dst) bytes, which is the sum of the pieces' lengths. The
-// error is a *Fault whose Mem is the piece that faulted.
+// ReadPieces copies a whole payload into private memory: len(dst) bytes, the sum of the pieces' lengths. The error is a
+// *Fault whose Mem is that of the piece that faulted.
 func ReadPieces(dst []byte, pieces []wire.Piece) error {
+	var m mover
 	for i := range pieces {
 		p := &pieces[i]
 		if p.Len > len(dst) {
+			m.drop()
 			return &Fault{Mem: p.Mem, Err: errLength}
 		}
-		if b := p.Mem.Bytes(p.Off, p.Len); b != nil {
-			if err := copyGuarded(dst[:p.Len], nil, b, p.Mem); err != nil {
-				return err
-			}
-		} else if err := p.Mem.Read(dst[:p.Len], p.Off); err != nil {
+		if p.Len == 0 {
+			continue
+		}
+		if err := m.read(dst[:p.Len], nil, p); err != nil {
 			return err
 		}
 		dst = dst[p.Len:]
 	}
-	return nil
-}
-
-// copyPiece copies n bytes between two memories of any kind.
-func copyPiece(dm wire.Memory, do uint64, sm wire.Memory, so uint64, n int) error {
-	db, sb := dm.Bytes(do, n), sm.Bytes(so, n)
-	switch {
-	case db != nil && sb != nil:
-		return copyGuarded(db, dm, sb, sm)
-	case db != nil:
-		return charge(sm.Read(db, so), db, dm, true)
-	case sb != nil:
-		return charge(dm.Write(sb, do), sb, sm, false)
+	if len(dst) != 0 {
+		m.drop()
+		return &Fault{Err: errLength}
 	}
-	return bounce(dm, do, sm, so, n)
+	return m.finish()
 }
 
-// bounce copies between two memories neither of which has an address here.
-func bounce(dm wire.Memory, do uint64, sm wire.Memory, so uint64, n int) error {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	for n > 0 {
-		b := s.bounce[:min(n, len(s.bounce))]
-		if err := sm.Read(b, so); err != nil {
+// mover copies pieces in order. Those that one system call can move wait for each other: an error may be about an earlier
+// piece. After an error the mover is done with.
+type mover struct {
+	*batch // nil while nothing waits
+}
+
+// copy copies p to off of dm.
+func (m *mover) copy(dm wire.Memory, off uint64, p *wire.Piece) error {
+	if db := dm.Bytes(off, p.Len); db != nil {
+		return m.read(db, dm, p)
+	}
+	sb := p.Mem.Bytes(p.Off, p.Len)
+	if sb == nil {
+		if err := m.finish(); err != nil {
 			return err
 		}
-		if err := dm.Write(b, do); err != nil {
-			return err
-		}
-		n -= len(b)
-		so += uint64(len(b))
-		do += uint64(len(b))
+		return bounce(dm, off, p)
 	}
-	return nil
+	if r, ok := dm.(*process); ok {
+		return m.add(r, off, sb, p.Mem, true)
+	}
+	if err := m.finish(); err != nil {
+		return err
+	}
+	return dm.Write(sb, off)
 }
 
-// charge finds out whose fault err is, after a system call copied between another process and the bytes b of memory near: the
-// kernel says EFAULT for both. b is touched to learn whether it is there; its bytes stay as they are.
-func charge(err error, b []byte, near wire.Memory, write bool) error {
-	if err == nil {
+// read copies p to the bytes db of dm.
+func (m *mover) read(db []byte, dm wire.Memory, p *wire.Piece) error {
+	if r, ok := p.Mem.(*process); ok {
+		return m.add(r, p.Off, db, dm, false)
+	}
+	if err := m.finish(); err != nil {
+		return err
+	}
+	if sb := p.Mem.Bytes(p.Off, p.Len); sb != nil {
+		return copyGuarded(db, dm, sb, p.Mem)
+	}
+	return p.Mem.Read(db, p.Off)
+}
+
+// finish makes the copies that wait.
+func (m *mover) finish() error {
+	if m.batch == nil {
 		return nil
 	}
-	if f := touch(b, near, write); f != nil {
-		return f
-	}
+	err := m.run()
+	m.drop()
 	return err
+}
+
+// drop gives the batch back.
+func (m *mover) drop() {
+	if m.batch != nil {
+		m.reset()
+		batches.Put(m.batch)
+		m.batch = nil
+	}
 }
 
 // copyGuarded copies src to dst, which are of one length. A fault is charged to dm or sm.
@@ -107,7 +128,6 @@ func copyGuarded(dst []byte, dm wire.Memory, src []byte, sm wire.Memory) (err er
 			err = blame(recover(), dst, dm, src, sm)
 		}
 	}()
-	// The last eight bytes are one store of the processor.
 	if n := len(src); n > 8 {
 		copy(dst[:n-8], src)
 		copy(dst[n-8:], src[n-8:])
@@ -117,29 +137,3 @@ func copyGuarded(dst []byte, dm wire.Memory, src []byte, sm wire.Memory) (err er
 	g.done = true
 	return nil
 }
-
-// touch reads, or writes with what is there, one byte of every page of b, and returns the fault of m.
-func touch(b []byte, m wire.Memory, write bool) (err error) {
-	g := arm()
-	defer func() {
-		g.disarm()
-		if g.done {
-			return
-		}
-		r := recover()
-		addr, ok := faultAddress(r)
-		if !ok {
-			panic(r)
-		}
-		err = &Fault{Mem: m, Addr: addr}
-	}()
-	for len(b) > 0 {
-		touchByte(b, write)
-		next := pageSize - int(address(b)&uintptr(pageSize-1))
-		b = b[min(next, len(b)):]
-	}
-	g.done = true
-	return nil
-}
-
-var pageSize = os.Getpagesize()

@@ -39,10 +39,10 @@ func (t *Table) Gather(f *wire.Frame, d *Domain, sges []ib.SGE, off uint64, n in
 
 // Scatter writes a packet's payload at the offset off of the message into the memory that sges describe; it needs
 // AccessLocalWrite. BadRange also says that the list is too short. The error is that of [CopyPayload]: either it or the
-// verdict tells of failure, and what was written before stays written.
+// verdict tells of failure, and what was written before may stay written.
 func (t *Table) Scatter(d *Domain, sges []ib.SGE, off uint64, payload []wire.Piece) (Verdict, error) {
-	var c cursor
-	c.pieces = payload
+	c := cursor{pieces: payload}
+	var m mover
 	for i := range sges {
 		e := &sges[i]
 		length := uint64(e.Length)
@@ -53,13 +53,14 @@ func (t *Table) Scatter(d *Domain, sges []ib.SGE, off uint64, payload []wire.Pie
 		for off < length {
 			p, ok := c.next(length - off)
 			if !ok {
-				return OK, nil
+				return OK, m.finish()
 			}
 			s, v := t.part(d, e, off, uint64(p.Len), ib.AccessLocalWrite)
 			if v != OK {
+				m.drop()
 				return v, nil
 			}
-			if err := copyPiece(s.Mem, s.Off, p.Mem, p.Off, p.Len); err != nil {
+			if err := m.copy(s.Mem, s.Off, &p); err != nil {
 				return OK, err
 			}
 			off += uint64(p.Len)
@@ -67,9 +68,10 @@ func (t *Table) Scatter(d *Domain, sges []ib.SGE, off uint64, payload []wire.Pie
 		off = 0
 	}
 	if _, ok := c.next(1); ok {
+		m.drop()
 		return BadRange, nil
 	}
-	return OK, nil
+	return OK, m.finish()
 }
 
 // part judges the n bytes at off of an entry, and what is before them, so that no sum can wrap.

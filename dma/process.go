@@ -71,9 +71,9 @@ func (r *process) Write(src []byte, off uint64) error {
 // Atomic implements [Region]. It is atomic against other atomics of this device, not against the processor: a
 // read-modify-write under a lock.
 func (r *process) Atomic(off uint64, op AtomicOp, operand, compare uint64) (uint64, error) {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	b := s.bounce[:8]
+	buf := bounces.Get().(*[bounced]byte) // on the stack it would escape into the system call
+	defer bounces.Put(buf)
+	b := buf[:8]
 	processAtomics.Lock()
 	defer processAtomics.Unlock()
 	if err := r.Read(b, off); err != nil {
@@ -94,10 +94,3 @@ func (r *process) Atomic(off uint64, op AtomicOp, operand, compare uint64) (uint
 
 // Close implements [Region]. The process itself stays open.
 func (r *process) Close() error { return nil }
-
-// scratch is what copies out of and into processes need: it is pooled, so that they allocate nothing.
-type scratch struct {
-	bounce [16 << 10]byte
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
