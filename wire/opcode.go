@@ -127,40 +127,40 @@ func (o Opcode) HeaderLen() int { return int(opcodes[o].headerLen) }
 func (o Opcode) Payload() PayloadRule { return opcodes[o].payload }
 
 // IsRequest reports whether a requester sends o.
-func (o Opcode) IsRequest() bool { return opcodes[o].role == request }
+func (o Opcode) IsRequest() bool { return opcodes[o].role == roleRequest }
 
 // IsResponse reports whether a responder sends o. A CNP is neither request nor response.
-func (o Opcode) IsResponse() bool { return opcodes[o].role == response }
+func (o Opcode) IsResponse() bool { return opcodes[o].role == roleResponse }
 
 // IsFirst reports whether o begins a message of several packets.
-func (o Opcode) IsFirst() bool { return opcodes[o].place == first }
+func (o Opcode) IsFirst() bool { return opcodes[o].place == placeFirst }
 
 // IsMiddle reports whether o is neither the first nor the last packet of its message.
-func (o Opcode) IsMiddle() bool { return opcodes[o].place == middle }
+func (o Opcode) IsMiddle() bool { return opcodes[o].place == placeMiddle }
 
 // IsLast reports whether o ends a message of several packets.
-func (o Opcode) IsLast() bool { return opcodes[o].place == last }
+func (o Opcode) IsLast() bool { return opcodes[o].place == placeLast }
 
 // IsOnly reports whether o is a message of one packet: READ requests, atomics and acknowledgements among them.
-func (o Opcode) IsOnly() bool { return opcodes[o].place == only }
+func (o Opcode) IsOnly() bool { return opcodes[o].place == placeOnly }
 
 // Ends reports whether a message is complete with o: LAST or ONLY.
-func (o Opcode) Ends() bool { return opcodes[o].place == last || opcodes[o].place == only }
+func (o Opcode) Ends() bool { return opcodes[o].place == placeLast || opcodes[o].place == placeOnly }
 
 // IsSend reports whether o belongs to a SEND of any kind.
-func (o Opcode) IsSend() bool { return opcodes[o].class == send }
+func (o Opcode) IsSend() bool { return opcodes[o].class == classSend }
 
 // IsWrite reports whether o belongs to an RDMA WRITE. ATOMIC WRITE does not count.
-func (o Opcode) IsWrite() bool { return opcodes[o].class == write }
+func (o Opcode) IsWrite() bool { return opcodes[o].class == classWrite }
 
 // IsRead reports whether o is an RDMA READ request.
-func (o Opcode) IsRead() bool { return opcodes[o].class == read }
+func (o Opcode) IsRead() bool { return opcodes[o].class == classRead }
 
 // IsReadResponse reports whether o is one of the four READ responses.
-func (o Opcode) IsReadResponse() bool { return opcodes[o].class == readResponse }
+func (o Opcode) IsReadResponse() bool { return opcodes[o].class == classReadResponse }
 
 // IsAtomic reports whether o is a COMPARE SWAP or FETCH ADD request.
-func (o Opcode) IsAtomic() bool { return opcodes[o].class == atomic }
+func (o Opcode) IsAtomic() bool { return opcodes[o].class == classAtomic }
 
 // String returns the specification's name: RC_SEND_ONLY_WITH_IMMEDIATE.
 func (o Opcode) String() string {

@@ -20,25 +20,25 @@ type (
 )
 
 const (
-	request role = iota + 1
-	response
+	roleRequest role = iota + 1
+	roleResponse
 )
 
 const (
-	first place = iota + 1
-	middle
-	last
-	only
+	placeFirst place = iota + 1
+	placeMiddle
+	placeLast
+	placeOnly
 )
 
 const (
-	send class = iota + 1
-	write
-	read
-	readResponse
-	acknowledge
-	atomic
-	other
+	classSend class = iota + 1
+	classWrite
+	classRead
+	classReadResponse
+	classAcknowledge
+	classAtomic
+	classOther
 )
 
 // services is a set of transport services.
@@ -68,32 +68,32 @@ var operations = [...]struct {
 	headers HeaderSet
 	payload PayloadRule
 }{
-	{0x00, "SEND_FIRST", connected, request, send, first, 0, PayloadFull},
-	{0x01, "SEND_MIDDLE", connected, request, send, middle, 0, PayloadFull},
-	{0x02, "SEND_LAST", connected, request, send, last, 0, PayloadSome},
-	{0x03, "SEND_LAST_WITH_IMMEDIATE", connected, request, send, last, HasImm, PayloadSome},
-	{0x04, "SEND_ONLY", all, request, send, only, 0, PayloadAny},
-	{0x05, "SEND_ONLY_WITH_IMMEDIATE", all, request, send, only, HasImm, PayloadAny},
-	{0x06, "RDMA_WRITE_FIRST", connected, request, write, first, HasRETH, PayloadFull},
-	{0x07, "RDMA_WRITE_MIDDLE", connected, request, write, middle, 0, PayloadFull},
-	{0x08, "RDMA_WRITE_LAST", connected, request, write, last, 0, PayloadSome},
-	{0x09, "RDMA_WRITE_LAST_WITH_IMMEDIATE", connected, request, write, last, HasImm, PayloadSome},
-	{0x0a, "RDMA_WRITE_ONLY", connected, request, write, only, HasRETH, PayloadAny},
-	{0x0b, "RDMA_WRITE_ONLY_WITH_IMMEDIATE", connected, request, write, only, HasRETH | HasImm, PayloadAny},
-	{0x0c, "RDMA_READ_REQUEST", reliable, request, read, only, HasRETH, PayloadNone},
-	{0x0d, "RDMA_READ_RESPONSE_FIRST", reliable, response, readResponse, first, HasAETH, PayloadFull},
-	{0x0e, "RDMA_READ_RESPONSE_MIDDLE", reliable, response, readResponse, middle, 0, PayloadFull},
-	{0x0f, "RDMA_READ_RESPONSE_LAST", reliable, response, readResponse, last, HasAETH, PayloadSome},
-	{0x10, "RDMA_READ_RESPONSE_ONLY", reliable, response, readResponse, only, HasAETH, PayloadAny},
-	{0x11, "ACKNOWLEDGE", reliable, response, acknowledge, only, HasAETH, PayloadNone},
-	{0x12, "ATOMIC_ACKNOWLEDGE", reliable, response, acknowledge, only, HasAETH | HasAtomicAckETH, PayloadNone},
-	{0x13, "COMPARE_SWAP", reliable, request, atomic, only, HasAtomicETH, PayloadNone},
-	{0x14, "FETCH_ADD", reliable, request, atomic, only, HasAtomicETH, PayloadNone},
-	{0x16, "SEND_LAST_WITH_INVALIDATE", reliable, request, send, last, HasIETH, PayloadSome},
-	{0x17, "SEND_ONLY_WITH_INVALIDATE", reliable, request, send, only, HasIETH, PayloadAny},
-	{0x1c, "FLUSH", reliable, request, other, only, HasFETH | HasRETH, PayloadNone},
-	{0x1d, "ATOMIC_WRITE", reliable, request, other, only, HasRETH, PayloadEight},
-	{0x01, "CNP", cnp, 0, other, only, 0, PayloadSixteen},
+	{0x00, "SEND_FIRST", connected, roleRequest, classSend, placeFirst, 0, PayloadFull},
+	{0x01, "SEND_MIDDLE", connected, roleRequest, classSend, placeMiddle, 0, PayloadFull},
+	{0x02, "SEND_LAST", connected, roleRequest, classSend, placeLast, 0, PayloadSome},
+	{0x03, "SEND_LAST_WITH_IMMEDIATE", connected, roleRequest, classSend, placeLast, HasImm, PayloadSome},
+	{0x04, "SEND_ONLY", all, roleRequest, classSend, placeOnly, 0, PayloadAny},
+	{0x05, "SEND_ONLY_WITH_IMMEDIATE", all, roleRequest, classSend, placeOnly, HasImm, PayloadAny},
+	{0x06, "RDMA_WRITE_FIRST", connected, roleRequest, classWrite, placeFirst, HasRETH, PayloadFull},
+	{0x07, "RDMA_WRITE_MIDDLE", connected, roleRequest, classWrite, placeMiddle, 0, PayloadFull},
+	{0x08, "RDMA_WRITE_LAST", connected, roleRequest, classWrite, placeLast, 0, PayloadSome},
+	{0x09, "RDMA_WRITE_LAST_WITH_IMMEDIATE", connected, roleRequest, classWrite, placeLast, HasImm, PayloadSome},
+	{0x0a, "RDMA_WRITE_ONLY", connected, roleRequest, classWrite, placeOnly, HasRETH, PayloadAny},
+	{0x0b, "RDMA_WRITE_ONLY_WITH_IMMEDIATE", connected, roleRequest, classWrite, placeOnly, HasRETH | HasImm, PayloadAny},
+	{0x0c, "RDMA_READ_REQUEST", reliable, roleRequest, classRead, placeOnly, HasRETH, PayloadNone},
+	{0x0d, "RDMA_READ_RESPONSE_FIRST", reliable, roleResponse, classReadResponse, placeFirst, HasAETH, PayloadFull},
+	{0x0e, "RDMA_READ_RESPONSE_MIDDLE", reliable, roleResponse, classReadResponse, placeMiddle, 0, PayloadFull},
+	{0x0f, "RDMA_READ_RESPONSE_LAST", reliable, roleResponse, classReadResponse, placeLast, HasAETH, PayloadSome},
+	{0x10, "RDMA_READ_RESPONSE_ONLY", reliable, roleResponse, classReadResponse, placeOnly, HasAETH, PayloadAny},
+	{0x11, "ACKNOWLEDGE", reliable, roleResponse, classAcknowledge, placeOnly, HasAETH, PayloadNone},
+	{0x12, "ATOMIC_ACKNOWLEDGE", reliable, roleResponse, classAcknowledge, placeOnly, HasAETH | HasAtomicAckETH, PayloadNone},
+	{0x13, "COMPARE_SWAP", reliable, roleRequest, classAtomic, placeOnly, HasAtomicETH, PayloadNone},
+	{0x14, "FETCH_ADD", reliable, roleRequest, classAtomic, placeOnly, HasAtomicETH, PayloadNone},
+	{0x16, "SEND_LAST_WITH_INVALIDATE", reliable, roleRequest, classSend, placeLast, HasIETH, PayloadSome},
+	{0x17, "SEND_ONLY_WITH_INVALIDATE", reliable, roleRequest, classSend, placeOnly, HasIETH, PayloadAny},
+	{0x1c, "FLUSH", reliable, roleRequest, classOther, placeOnly, HasFETH | HasRETH, PayloadNone},
+	{0x1d, "ATOMIC_WRITE", reliable, roleRequest, classOther, placeOnly, HasRETH, PayloadEight},
+	{0x01, "CNP", cnp, 0, classOther, placeOnly, 0, PayloadSixteen},
 }
 
 // opcodes has an entry for every value of a byte, so that no index can be out of range.
@@ -118,7 +118,7 @@ func makeOpcodes() (t [256]opcodeInfo) {
 				e.name = op.name
 			case s == ServiceUD:
 				e.headers |= HasDETH
-			case s == ServiceXRC && op.role == request:
+			case s == ServiceXRC && op.role == roleRequest:
 				e.headers |= HasXRCETH
 				e.base += XRCETHSize
 			}
