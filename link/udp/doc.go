@@ -1,0 +1,17 @@
+// Package udp is a network port on ordinary UDP sockets: RoCEv2 without privilege, from any container.
+//
+// A [Port] has one receiving socket for each address of its device, bound to UDP port 4791 exclusively, and a few sending
+// sockets for each address family, since one socket cannot vary its source port, by which switches spread flows.
+//
+//	port, err := udp.Open(udp.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+//	if errors.Is(err, syscall.EADDRINUSE) { ... } // another softnicd, or rdma_rxe
+//	sent, err := port.Send(now, burst.Frames())
+//	n := port.Recv(now, packets)
+//
+// Frames of one path and one length leave as a group that the kernel splits (UDP_SEGMENT), and arrive merged (UDP_GRO):
+// a system call moves hundreds of kilobytes. Where the kernel lacks either, the port goes on without.
+//
+// Files: port.go is the port and its addresses, socket.go how sockets are made; send.go what leaves in one system call,
+// group.go how frames become a group, resend.go what happens when the kernel refuses one; recv.go the way in;
+// mmsg_unsafe.go the kernel's structures.
+package udp

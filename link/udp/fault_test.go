@@ -1,0 +1,278 @@
+package udp
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/dma"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/nic"
+	"github.com/softnic/softnicd/wire"
+	"golang.org/x/sys/unix"
+)
+
+// mapping returns n bytes that Go does not own.
+func mapping(t testing.TB, n int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b
+}
+
+func forbid(t testing.TB, b []byte) {
+	t.Helper()
+	if err := unix.Mprotect(b, unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A frame whose payload is gone is reported by itself: what was before it is sent, and so is what follows once the caller
+// has dropped it.
+func TestFrameFault(t *testing.T) {
+	for _, s := range scenarios() {
+		for _, stable := range []bool{true, false} {
+			for _, bad := range []int{0, 3, 9} {
+				from, to, path := s.open(t)
+				gone := mapping(t, 4096)
+				forbid(t, gone)
+				out := wire.NewBurst(16)
+				for i := range 10 {
+					var m wire.Memory = &wire.Buffer{B: make([]byte, 1024)}
+					if i == bad {
+						m = dma.NewShared(gone, nil)
+					}
+					add(t, out, path, wire.RCSendOnly, uint32(i), stable, m, 1024)
+				}
+				n, err := from.Send(0, out.Frames())
+				var fault *nic.FrameFault
+				var memory *dma.Fault
+				if n != bad || !errors.As(err, &fault) || !errors.As(err, &memory) {
+					t.Fatalf("%s, stable %v: Send took %d of %d frames: %v", s.name, stable, n, bad, err)
+				}
+				out.Consume(n + 1)
+				sendAll(t, from, out, func() {})
+				for i, g := range recvAll(t, to, make([]wire.Packet, 16), 9) {
+					want := i
+					if i >= bad {
+						want++
+					}
+					if int(g.psn) != want {
+						t.Errorf("%s, stable %v: packet %d has PSN %d, want %d", s.name, stable, i, g.psn, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// vanishing is memory that is there when the ICRC is made and gone when the kernel reads, for a while or for good.
+type vanishing struct {
+	dma.Region
+	gone  []byte
+	calls int
+	until int
+}
+
+func (v *vanishing) Bytes(off uint64, n int) []byte {
+	v.calls++
+	if v.calls == 1 || v.calls > 2 && v.calls < v.until {
+		return v.gone[off : off+uint64(n)]
+	}
+	return v.Region.Bytes(off, n)
+}
+
+// The kernel finds the fault: the group is gone through frame by frame.
+func TestFaultInKernel(t *testing.T) {
+	for _, forGood := range []bool{false, true} {
+		from, to, path := openPair(t, Config{})
+		gone := mapping(t, 4096)
+		forbid(t, gone)
+		v := &vanishing{Region: dma.NewEmbedded(fill(2048, 5)), gone: gone}
+		if forGood {
+			v.until = 1 << 30
+		}
+		out := wire.NewBurst(16)
+		for i := range 6 {
+			var m wire.Memory = &wire.Buffer{B: fill(2048, uint64(i))}
+			if i == 4 {
+				m = v
+			}
+			add(t, out, path, wire.RCSendOnly, uint32(i), true, m, 2048)
+		}
+		// Another group behind it, which must not suffer.
+		add(t, out, path, wire.RCWriteOnly, 6, true, &wire.Buffer{B: fill(3000, 6)}, 3000)
+		n, err := from.Send(0, out.Frames())
+		want := 7
+		if forGood {
+			var fault *nic.FrameFault
+			if n != 4 || !errors.As(err, &fault) {
+				t.Fatalf("Send took %d frames, %v; want 4 and a fault", n, err)
+			}
+			out.Consume(5)
+			sendAll(t, from, out, func() {})
+			want = 6
+		} else if n != 7 || err != nil {
+			t.Fatalf("Send took %d frames, %v", n, err)
+		}
+		for _, g := range recvAll(t, to, make([]wire.Packet, 16), want) {
+			n := 2048
+			if g.psn == 6 {
+				n = 3000
+			}
+			if seed := uint64(g.psn); seed != 4 && !bytes.Equal(g.payload, fill(n, seed)) {
+				t.Errorf("packet %d has other bytes", g.psn)
+			}
+		}
+	}
+}
+
+// The gather-or-stage rule: the owner of a region may write it while a READ of it is answered. The requester then gets
+// some mixture of old and new, never a packet with a wrong ICRC.
+func TestScribble(t *testing.T) {
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			from, to, path := s.open(t)
+			b := mapping(t, 64<<10)
+			region := dma.NewShared(b, nil)
+			var stop atomic.Bool
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				scribble(b, &stop)
+			}()
+			packets := make([]wire.Packet, 64)
+			got := 0
+			out := wire.NewBurst(64)
+			for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+				for i := range 32 {
+					f := add(t, out, path, wire.RCReadResponseMiddle, uint32(i), false, region, 1024)
+					f.Add(region, uint64(i)*512, 1024)
+				}
+				sendAll(t, from, out, func() { got += to.Recv(0, packets) })
+				runtime.Gosched()
+			}
+			stop.Store(true)
+			<-done
+			for n := 1; n > 0; {
+				n = to.Recv(0, packets)
+				got += n
+			}
+			if n := to.Counters().Dropped[wire.DropICRC].Load(); n != 0 || got == 0 {
+				t.Errorf("%d ICRC errors in %d packets", n, got)
+			}
+		})
+	}
+}
+
+// What the network refuses is taken, counted and told once a minute.
+func TestSendErrors(t *testing.T) {
+	var log strings.Builder
+	from, _, path := openPair(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	foreign := *path
+	foreign.Source = ib.GIDFromAddr(netip.MustParseAddr("203.0.113.9"))
+	mixed := *path
+	mixed.Dest = ib.GIDFromAddr(netip.IPv6Loopback())
+	huge := &wire.Buffer{B: make([]byte, 70000)}
+	now := clock.Time(time.Hour)
+	send := func() {
+		out := wire.NewBurst(16)
+		for i := range 5 {
+			add(t, out, &foreign, wire.RCSendOnly, uint32(i), true, &wire.Buffer{B: make([]byte, 600)}, 600)
+		}
+		add(t, out, &mixed, wire.RCSendOnly, 5, true, nil, 0)
+		add(t, out, path, wire.RCSendOnly, 6, true, huge, 70000)
+		if n, err := from.Send(now, out.Frames()); n != 7 || err != nil {
+			t.Fatalf("Send took %d of 7 frames, %v", n, err)
+		}
+	}
+	send()
+	send()
+	if n := from.Counters().SendErrors.Load(); n != 14 {
+		t.Errorf("%d frames counted as lost, want 14", n)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines in the log:\n%s", n, &log)
+	}
+	now = now.Add(2 * time.Minute)
+	send()
+	if n := strings.Count(log.String(), "\n"); n != 2 {
+		t.Errorf("%d lines in the log after two minutes:\n%s", n, &log)
+	}
+}
+
+// A path whose MTU is too small loses the frames and nothing else; what fits still goes in groups.
+func TestMTU(t *testing.T) {
+	result := make(chan struct{})
+	go func() {
+		defer close(result)
+		runtime.LockOSThread() // the thread, in its namespace, ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Log("skipped, no network namespace: ", err)
+			return
+		}
+		if err := loopbackUp(1280); err != nil {
+			t.Error(err)
+			return
+		}
+		a := netip.MustParseAddr("127.0.0.1")
+		p, err := Open(Config{Addrs: []netip.Addr{a}, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer p.Close()
+		path := &wire.Path{Source: ib.GIDFromAddr(a), Dest: ib.GIDFromAddr(a)}
+		out := wire.NewBurst(16)
+		for i := range 8 {
+			n := 4096
+			if i >= 4 {
+				n = 1024
+			}
+			add(t, out, path, wire.RCSendOnly, uint32(i), true, &wire.Buffer{B: make([]byte, n)}, n)
+		}
+		if n, err := p.Send(0, out.Frames()); n != 8 || err != nil {
+			t.Errorf("Send took %d of 8 frames, %v", n, err)
+		}
+		packets := make([]wire.Packet, 8)
+		if n := p.Recv(0, packets); n != 4 || packets[0].PSN() != 4 {
+			t.Errorf("%d packets came, want 4", n)
+		}
+		if n := p.Counters().SendErrors.Load(); n != 4 {
+			t.Errorf("%d frames lost, want 4", n)
+		}
+		if !p.out.gso {
+			t.Error("the port gave groups up")
+		}
+	}()
+	<-result
+}
+
+// loopbackUp sets the loopback of a new namespace up.
+func loopbackUp(mtu uint32) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint32(mtu)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFMTU, ifr); err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}
