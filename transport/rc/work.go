@@ -1,0 +1,126 @@
+package rc
+
+import (
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
+	"github.com/softnic/softnicd/wire"
+)
+
+// work is a private copy of a posted send, from its fetch to its completion: what the application does to its own copy
+// afterwards changes nothing. Entries are many and mostly idle, so they are small; the lists are kept apart, in slabs.
+type work struct {
+	wrid    uint64
+	remote  uint64
+	swap    uint64 // CAS: swap; FAA: addend
+	compare uint64
+	length  uint32
+	imm     uint32
+	rkey    ib.RKey
+	index   uint32
+	// The packet sequence numbers of the request: packets of them from first on. They are assigned when its first
+	// packet is sent and never change.
+	first   ib.PSN
+	packets uint32
+	vendor  transport.VendorErr // with status
+	opcode  ib.WROpcode
+	flags   ib.SendFlags
+	entries uint8 // of the scatter/gather list
+	inline  bool
+	started bool // a packet was sent
+	resumed bool // a READ was asked for again from the middle
+	// status is a local error: nothing more of this request, or of those behind it, is sent. It completes when all
+	// requests before it have ended.
+	status ib.WCStatus
+}
+
+// answered says that the request ends with a response of its own, not with an acknowledgement.
+func (w *work) answered() bool {
+	return w.opcode == ib.WRRDMARead || isAtomic(w.opcode)
+}
+
+func isAtomic(o ib.WROpcode) bool {
+	return o == ib.WRAtomicCmpAndSwp || o == ib.WRAtomicFetchAdd
+}
+
+// owns reports whether p is one of the request's sequence numbers. The difference is taken without a sign: a request may
+// have nearly 2^23 of them.
+func (w *work) owns(p ib.PSN) bool { return w.started && distance(w.first, p) < w.packets }
+
+// distance is how many packets after from p is, in the ring of 2^24.
+func distance(from, p ib.PSN) uint32 { return (uint32(p) - uint32(from)) & ib.PSNMask }
+
+// queue is the ring of fetched sends. Positions count for ever, modulo 2^32, and the places in the ring are their
+// remainders; between head and tail are at most as many as there are places.
+type queue struct {
+	entries []work
+	lists   []ib.SGE    // room for cap.MaxSendSGE entries of each place
+	inline  wire.Buffer // room for cap.MaxInlineData bytes of each place
+	head    uint32      // the oldest that has not completed
+	tail    uint32      // behind the newest that was fetched
+	perList int
+	perData int
+}
+
+// allocate makes room for n requests. n is rounded up to a power of two, so that positions may wrap.
+func (q *queue) allocate(c *ib.QPCap) {
+	n := 1
+	for n < int(c.MaxSendWR) {
+		n <<= 1
+	}
+	q.perList, q.perData = min(int(c.MaxSendSGE), wire.MaxPieces), int(c.MaxInlineData)
+	q.entries = make([]work, n)
+	q.lists = make([]ib.SGE, n*q.perList)
+	q.inline.B = make([]byte, n*q.perData)
+}
+
+func (q *queue) empty() bool { return q.head == q.tail }
+
+func (q *queue) full() bool { return q.tail-q.head == uint32(len(q.entries)) }
+
+func (q *queue) at(position uint32) *work { return &q.entries[position&uint32(len(q.entries)-1)] }
+
+// list returns the scatter/gather list of the request at a position.
+func (q *queue) list(position uint32) []ib.SGE {
+	at := int(position&uint32(len(q.entries)-1)) * q.perList
+	return q.lists[at : at+int(q.at(position).entries)]
+}
+
+// inlineAt returns where in q.inline the data of the request at a position begins.
+func (q *queue) inlineAt(position uint32) uint64 {
+	return uint64(position&uint32(len(q.entries)-1)) * uint64(q.perData)
+}
+
+// push copies r, but for its payload, to the end of the ring.
+func (q *queue) push(r *transport.Request) *work {
+	w := q.at(q.tail)
+	*w = work{
+		wrid: r.WRID, remote: r.Remote, swap: r.Swap, compare: r.Compare,
+		imm: r.Imm, rkey: r.RKey, index: r.Index, opcode: r.Opcode, flags: r.Flags,
+	}
+	q.tail++
+	return w
+}
+
+// keepPayload copies the list or the inline data of r for the newest request and returns the bytes of the message, as the
+// copy has them: a request that claims another length would be cut or run past its list. It returns false if the payload
+// does not fit the capacities that the queue pair was made with.
+func (q *queue) keepPayload(w *work, r *transport.Request) (length uint64, ok bool) {
+	position := q.tail - 1
+	if r.IsInline {
+		if len(r.Inline.B) > q.perData {
+			return 0, false
+		}
+		copy(q.inline.B[q.inlineAt(position):], r.Inline.B)
+		w.inline = true
+		return uint64(len(r.Inline.B)), true
+	}
+	if len(r.SGE) > q.perList {
+		return 0, false
+	}
+	w.entries = uint8(len(r.SGE))
+	copy(q.list(position), r.SGE)
+	for i := range r.SGE {
+		length += uint64(r.SGE[i].Length)
+	}
+	return length, true
+}
