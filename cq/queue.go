@@ -1,0 +1,201 @@
+package cq
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+)
+
+// Why a queue is dead.
+var (
+	// ErrOverrun: an entry found the queue full.
+	ErrOverrun = errors.New("completion queue overrun")
+	// ErrConsumer: the application claims to have taken entries that were never there, or fewer than it said before.
+	ErrConsumer = errors.New("completion queue consumer index out of range")
+)
+
+// Notifier carries completion events to the application.
+type Notifier interface {
+	// Notify announces an event of the queue with this cookie and handle. It must not block; it is called without the
+	// queue's lock, from whatever goroutine posts.
+	Notify(cookie uint64, handle uint32)
+}
+
+// Config describes a queue.
+type Config struct {
+	Block     []byte         // shared with the application, abi.CQBlockSize(Capacity) bytes
+	Capacity  uint32         // entries, a multiple of 64, see abi.CQCapacity
+	Notifier  Notifier       // nil: no completion channel, no events
+	Cookie    uint64         // the application's name of the queue, in events
+	Handle    uint32         // the session's name of the queue, in events
+	OnOverrun func(q *Queue) // called once, without the lock, when the queue dies; nil: nobody cares
+}
+
+// Queue is the device's half of a completion queue. Any number of goroutines may use it.
+//
+// The block is the application's memory and may fault at any touch. The caller runs every method that says so in a
+// goroutine with a fault guard and contains the panic; the queue holds no lock after one.
+type Queue struct {
+	capacity  uint32
+	notifier  Notifier
+	cookie    uint64
+	handle    uint32
+	onOverrun func(*Queue)
+
+	mu        sync.Mutex
+	block     *abi.CQBlock
+	pos       uint32 // of the next entry in the ring
+	produced  uint32 // entries posted, modulo 2^32
+	consumed  uint32 // the application's last claim that was believed
+	highWater uint32
+	overruns  uint64
+	dead      error
+	moderator moderator
+
+	deadline atomic.Int64 // clock.Time of the held event
+	step     func()       // tests: called before every touch of shared memory
+}
+
+// New makes a queue and clears its block. It touches the block.
+func New(c Config) (*Queue, error) {
+	block, err := abi.NewCQBlock(c.Block, c.Capacity)
+	if err != nil {
+		return nil, err
+	}
+	block.Reset()
+	q := &Queue{
+		capacity: c.Capacity, notifier: c.Notifier, cookie: c.Cookie, handle: c.Handle, onOverrun: c.OnOverrun, block: block,
+	}
+	q.deadline.Store(int64(clock.Never))
+	return q, nil
+}
+
+// Post appends an entry and reports whether the queue took it. If not, the queue is dead: full, or its application lied
+// about what it has taken; the first such call has called OnOverrun. solicited says that the entry is a receive whose
+// sender asked for a solicited event; an entry with an error counts as one, too (IBA 11.4.2.2).
+//
+// It touches the block. A fault leaves the entry unposted.
+func (q *Queue) Post(now clock.Time, e *abi.CQE, solicited bool) bool {
+	o := q.post(now, e, solicited || e.Status != uint8(ib.WCSuccess))
+	if o.died && q.onOverrun != nil {
+		q.onOverrun(q)
+	}
+	if o.event {
+		q.notifier.Notify(q.cookie, q.handle)
+	}
+	return o.posted
+}
+
+// outcome is what is left to do without the lock.
+type outcome struct{ posted, event, died bool }
+
+func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
+	q.mu.Lock()
+	defer q.mu.Unlock() // also when the block faults
+	if q.dead != nil {
+		q.overruns++
+		return o
+	}
+	// The claim is read only when what was believed last would set a record: a queue that is kept short costs the
+	// device no look at the application's cache line. A full queue is always a record.
+	used := q.produced - q.consumed
+	if used >= q.highWater {
+		if used = q.lookConsumed(); q.dead == nil && used == q.capacity {
+			q.dead = ErrOverrun
+		}
+		if q.dead != nil {
+			q.overruns++
+			o.died = true
+			o.event = q.die()
+			return o
+		}
+		q.highWater = max(q.highWater, used+1)
+	}
+	q.touch()
+	q.block.Write(q.pos, q.produced, e)
+	q.pos = q.block.Next(q.pos)
+	q.produced++
+	q.touch()
+	q.block.SetProduced(q.produced)
+	o.posted = true
+	o.event = q.eventDue(now, solicited)
+	return o
+}
+
+// lookConsumed reads the application's claim, judges it, and returns the entries that wait.
+func (q *Queue) lookConsumed() (used uint32) {
+	q.touch()
+	claim := q.block.Consumed()
+	// Between the last claim and what was posted: neither back nor ahead.
+	if claim-q.consumed > q.produced-q.consumed {
+		q.dead = ErrConsumer
+		return 0
+	}
+	q.consumed = claim
+	return q.produced - claim
+}
+
+// die tells the application that the queue is dead, and reports whether an event is due: who sleeps until something
+// happens must learn that nothing will.
+func (q *Queue) die() (event bool) {
+	q.touch()
+	q.block.SetState(abi.CQOverrun)
+	if q.notifier == nil {
+		return false
+	}
+	q.touch()
+	seq, kind := abi.SplitArm(q.block.Arm())
+	if seq == q.moderator.fired || kind == abi.ArmNone {
+		return false
+	}
+	q.fire(seq)
+	return true
+}
+
+// Capacity returns how many entries the queue holds.
+func (q *Queue) Capacity() uint32 { return q.capacity }
+
+// Occupancy returns how many entries wait, as the application says. It touches the block.
+func (q *Queue) Occupancy() uint32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	claim := q.block.Consumed()
+	if claim-q.consumed > q.produced-q.consumed {
+		claim = q.consumed // a lie, for Post to find
+	}
+	return q.produced - claim
+}
+
+// HighWater returns the most entries that ever waited at once.
+func (q *Queue) HighWater() uint32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.highWater
+}
+
+// Overruns returns how many entries were lost, all since the queue died.
+func (q *Queue) Overruns() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.overruns
+}
+
+// Dead reports whether the queue takes no entries any more.
+func (q *Queue) Dead() bool { return q.Err() != nil }
+
+// Err returns why the queue is dead: ErrOverrun, ErrConsumer, or nil while it lives.
+func (q *Queue) Err() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dead
+}
+
+func (q *Queue) touch() {
+	if q.step != nil {
+		q.step()
+	}
+}
