@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,6 +90,38 @@ func BenchmarkLoopback(b *testing.B) {
 			if received != b.N {
 				b.Errorf("%d of %d packets came", received, b.N)
 			}
+		})
+	}
+}
+
+// BenchmarkRaw is what the sockets alone do, to compare with: the same groups again and again, without frames, ICRCs or
+// packets.
+func BenchmarkRaw(b *testing.B) {
+	for _, n := range []int{4096, 1024, 64} {
+		b.Run(strconv.Itoa(n)+"B", func(b *testing.B) {
+			from, to, path := openPair(b, Config{})
+			out := wire.NewBurst(64)
+			for range 64 {
+				add(b, out, path, wire.RCSendMiddle, 1, true, &wire.Buffer{B: make([]byte, n)}, n)
+			}
+			t := &from.out
+			staged, err := t.stage(out.Frames())
+			if err != nil {
+				b.Fatal(err)
+			}
+			received := 0
+			for sent := 0; sent < b.N; sent += staged {
+				if k, errno := sendmmsg(t.socket.fd, t.messages[:t.groups]); k != t.groups {
+					b.Fatalf("%d of %d groups sent: %v", k, t.groups, errno)
+				}
+				for to.fill() {
+					for i := range to.in.count {
+						received += int(to.in.messages[i].n)
+					}
+				}
+			}
+			b.ReportMetric(float64(received)*8/b.Elapsed().Seconds()/1e9, "Gbit/s")
+			b.ReportMetric(float64(received)/float64(n+16)/b.Elapsed().Seconds()/1e6, "Mpps")
 		})
 	}
 }

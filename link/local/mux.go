@@ -1,0 +1,87 @@
+package local
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/nic"
+	"github.com/softnic/softnicd/wire"
+)
+
+// mux is two ports as one.
+type mux struct {
+	local, remote nic.Port
+	isLocal       func(ib.GID) bool
+	counters      nic.PortCounters
+	localFirst    bool
+}
+
+// Mux makes one port of two: frames to addresses that are local, in the eyes of isLocal, go to the one, others to the
+// other. A shard that sleeps waits for the remote one. The counters are sums, as of the call to Counters.
+func Mux(local, remote nic.Port, isLocal func(ib.GID) bool) nic.Port {
+	return &mux{local: local, remote: remote, isLocal: isLocal}
+}
+
+// Send implements nic.Port: run by run, so that what was taken is a beginning of the burst. Frames behind one that a full
+// port does not take wait with it.
+func (m *mux) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
+	for sent < len(frames) {
+		path := frames[sent].Path
+		toLocal := m.isLocal(path.Dest)
+		end := sent + 1
+		for end < len(frames) && (frames[end].Path == path || m.isLocal(frames[end].Path.Dest) == toLocal) {
+			path = frames[end].Path
+			end++
+		}
+		port := m.remote
+		if toLocal {
+			port = m.local
+		}
+		n, err := port.Send(now, frames[sent:end])
+		sent += n
+		if err != nil || sent < end {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// Recv implements nic.Port. The ports take turns in being first. Each is asked at most once, since asking again would
+// end the life of the packets it gave.
+func (m *mux) Recv(now clock.Time, packets []wire.Packet) int {
+	first, second := m.remote, m.local
+	if m.localFirst {
+		first, second = second, first
+	}
+	m.localFirst = !m.localFirst
+	n := first.Recv(now, packets)
+	if n < len(packets) {
+		n += second.Recv(now, packets[n:])
+	}
+	return n
+}
+
+// Descriptor implements nic.Port.
+func (m *mux) Descriptor() int { return m.remote.Descriptor() }
+
+// Counters implements nic.Port.
+func (m *mux) Counters() *nic.PortCounters {
+	a, b, c := m.local.Counters(), m.remote.Counters(), &m.counters
+	sum := func(to, x, y *atomic.Uint64) { to.Store(x.Load() + y.Load()) }
+	sum(&c.SentPackets, &a.SentPackets, &b.SentPackets)
+	sum(&c.SentBytes, &a.SentBytes, &b.SentBytes)
+	sum(&c.ReceivedPackets, &a.ReceivedPackets, &b.ReceivedPackets)
+	sum(&c.ReceivedBytes, &a.ReceivedBytes, &b.ReceivedBytes)
+	sum(&c.SendErrors, &a.SendErrors, &b.SendErrors)
+	sum(&c.SocketDrops, &a.SocketDrops, &b.SocketDrops)
+	sum(&c.Filtered, &a.Filtered, &b.Filtered)
+	for i := range c.Dropped {
+		sum(&c.Dropped[i], &a.Dropped[i], &b.Dropped[i])
+	}
+	return c
+}
+
+// Close implements nic.Port.
+func (m *mux) Close() error { return errors.Join(m.local.Close(), m.remote.Close()) }
