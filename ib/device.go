@@ -13,6 +13,16 @@ const (
 	PortActiveDefer
 )
 
+// String returns the name without its prefix: "ACTIVE".
+func (s PortState) String() string {
+	if int(s) < len(portStates) {
+		return portStates[s]
+	}
+	return number("PortState", s)
+}
+
+var portStates = [...]string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
+
 // DeviceCap are capability bits of a device. Values as ibv_device_cap_flags.
 type DeviceCap uint64
 
@@ -33,6 +43,18 @@ const (
 	CapMemWindow2A     DeviceCap = 1 << 23
 	CapMemWindow2B     DeviceCap = 1 << 24
 )
+
+// String joins the names of the capabilities: "RC_RNR_NAK_GEN|SRQ_RESIZE".
+func (c DeviceCap) String() string { return join(c, deviceCapNames) }
+
+var deviceCapNames = []bitName[DeviceCap]{
+	{CapResizeMaxWR, "RESIZE_MAX_WR"}, {CapBadPKeyCntr, "BAD_PKEY_CNTR"}, {CapBadQKeyCntr, "BAD_QKEY_CNTR"},
+	{CapCurrQPStateMod, "CURR_QP_STATE_MOD"}, {CapPortActiveEvent, "PORT_ACTIVE_EVENT"},
+	{CapSysImageGUID, "SYS_IMAGE_GUID"}, {CapRCRNRNakGen, "RC_RNR_NAK_GEN"}, {CapSRQResize, "SRQ_RESIZE"},
+	{CapNNotifyCQ, "N_NOTIFY_CQ"}, {CapMemWindow, "MEM_WINDOW"}, {CapXRC, "XRC"},
+	{CapMemMgtExt, "MEM_MGT_EXTENSIONS"}, {CapMemWindow2A, "MEM_WINDOW_TYPE_2A"},
+	{CapMemWindow2B, "MEM_WINDOW_TYPE_2B"},
+}
 
 // AtomicHCA says that atomics are atomic against all queue pairs of the device, not against the CPU.
 const AtomicHCA = 1

@@ -15,6 +15,25 @@ const (
 	QPTypeSMI       QPType = 12 // QP0; never exists on Ethernet, here for the transition table
 )
 
+// String returns the name without its prefix: "RC", "XRC_SEND".
+func (t QPType) String() string {
+	if int(t) < len(qpTypes) && qpTypes[t] != "" {
+		return qpTypes[t]
+	}
+	return number("QPType", t)
+}
+
+var qpTypes = [...]string{
+	QPTypeRC:        "RC",
+	QPTypeUC:        "UC",
+	QPTypeUD:        "UD",
+	QPTypeRawPacket: "RAW_PACKET",
+	QPTypeXRCSend:   "XRC_SEND",
+	QPTypeXRCRecv:   "XRC_RECV",
+	QPTypeGSI:       "GSI",
+	QPTypeSMI:       "SMI",
+}
+
 // QPState is a state of IBA 10.3.1. Values as ibv_qp_state.
 type QPState uint8
 
@@ -29,6 +48,16 @@ const (
 	StateErr
 	StateUnknown
 )
+
+// String returns the name without its prefix: "RTS".
+func (s QPState) String() string {
+	if int(s) < len(qpStates) {
+		return qpStates[s]
+	}
+	return number("QPState", s)
+}
+
+var qpStates = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR", "UNKNOWN"}
 
 // QPAttrMask says which fields of a [QPAttr] count. Values as ibv_qp_attr_mask.
 type QPAttrMask uint32
@@ -58,6 +87,19 @@ const (
 	QPAttrDestQPN          QPAttrMask = 1 << 20
 	QPAttrRateLimit        QPAttrMask = 1 << 25
 )
+
+// String joins the names of the attributes: "STATE|PKEY_INDEX|PORT".
+func (m QPAttrMask) String() string { return join(m, qpAttrNames) }
+
+var qpAttrNames = []bitName[QPAttrMask]{
+	{QPAttrState, "STATE"}, {QPAttrCurState, "CUR_STATE"}, {QPAttrEnSQDAsyncNotify, "EN_SQD_ASYNC_NOTIFY"},
+	{QPAttrAccessFlags, "ACCESS_FLAGS"}, {QPAttrPKeyIndex, "PKEY_INDEX"}, {QPAttrPort, "PORT"}, {QPAttrQKey, "QKEY"},
+	{QPAttrAV, "AV"}, {QPAttrPathMTU, "PATH_MTU"}, {QPAttrTimeout, "TIMEOUT"}, {QPAttrRetryCnt, "RETRY_CNT"},
+	{QPAttrRNRRetry, "RNR_RETRY"}, {QPAttrRQPSN, "RQ_PSN"}, {QPAttrMaxRDAtomic, "MAX_QP_RD_ATOMIC"},
+	{QPAttrAltPath, "ALT_PATH"}, {QPAttrMinRNRTimer, "MIN_RNR_TIMER"}, {QPAttrSQPSN, "SQ_PSN"},
+	{QPAttrMaxDestRDAtomic, "MAX_DEST_RD_ATOMIC"}, {QPAttrPathMigState, "PATH_MIG_STATE"}, {QPAttrCap, "CAP"},
+	{QPAttrDestQPN, "DEST_QPN"}, {QPAttrRateLimit, "RATE_LIMIT"},
+}
 
 // GlobalRoute is the GRH of an address vector; RoCE always has one.
 type GlobalRoute struct {

@@ -31,6 +31,49 @@ const (
 	WCTMRndvIncomplete
 )
 
+// Name returns the status as C spells it: IBV_WC_RETRY_EXC_ERR.
+func (s WCStatus) Name() string {
+	if int(s) < len(wcStatuses) {
+		return "IBV_WC_" + wcStatuses[s].name
+	}
+	return s.String()
+}
+
+// String returns the words of ibv_wc_status_str: "transport retry counter exceeded".
+func (s WCStatus) String() string {
+	if int(s) < len(wcStatuses) {
+		return wcStatuses[s].words
+	}
+	return number("WCStatus", s)
+}
+
+var wcStatuses = [...]struct{ name, words string }{
+	WCSuccess:          {"SUCCESS", "success"},
+	WCLocLenErr:        {"LOC_LEN_ERR", "local length error"},
+	WCLocQPOpErr:       {"LOC_QP_OP_ERR", "local QP operation error"},
+	WCLocEECOpErr:      {"LOC_EEC_OP_ERR", "local EE context operation error"},
+	WCLocProtErr:       {"LOC_PROT_ERR", "local protection error"},
+	WCWRFlushErr:       {"WR_FLUSH_ERR", "Work Request Flushed Error"},
+	WCMWBindErr:        {"MW_BIND_ERR", "memory management operation error"},
+	WCBadRespErr:       {"BAD_RESP_ERR", "bad response error"},
+	WCLocAccessErr:     {"LOC_ACCESS_ERR", "local access error"},
+	WCRemInvReqErr:     {"REM_INV_REQ_ERR", "remote invalid request error"},
+	WCRemAccessErr:     {"REM_ACCESS_ERR", "remote access error"},
+	WCRemOpErr:         {"REM_OP_ERR", "remote operation error"},
+	WCRetryExcErr:      {"RETRY_EXC_ERR", "transport retry counter exceeded"},
+	WCRNRRetryExcErr:   {"RNR_RETRY_EXC_ERR", "RNR retry counter exceeded"},
+	WCLocRDDViolErr:    {"LOC_RDD_VIOL_ERR", "local RDD violation error"},
+	WCRemInvRDReqErr:   {"REM_INV_RD_REQ_ERR", "remote invalid RD request"},
+	WCRemAbortErr:      {"REM_ABORT_ERR", "aborted error"},
+	WCInvEECNErr:       {"INV_EECN_ERR", "invalid EE context number"},
+	WCInvEECStateErr:   {"INV_EEC_STATE_ERR", "invalid EE context state"},
+	WCFatalErr:         {"FATAL_ERR", "fatal error"},
+	WCRespTimeoutErr:   {"RESP_TIMEOUT_ERR", "response timeout error"},
+	WCGeneralErr:       {"GENERAL_ERR", "general error"},
+	WCTMErr:            {"TM_ERR", "TM error"},
+	WCTMRndvIncomplete: {"TM_RNDV_INCOMPLETE", "TM software rendezvous"},
+}
+
 // WCOpcode is what a completed work request did. Values as ibv_wc_opcode.
 type WCOpcode uint8
 
@@ -49,6 +92,35 @@ const (
 	WCRecvRDMAWithImm WCOpcode = 129
 )
 
+// String returns the name without its prefix: "RDMA_WRITE".
+func (o WCOpcode) String() string {
+	switch o {
+	case WCSend:
+		return "SEND"
+	case WCRDMAWrite:
+		return "RDMA_WRITE"
+	case WCRDMARead:
+		return "RDMA_READ"
+	case WCCompSwap:
+		return "COMP_SWAP"
+	case WCFetchAdd:
+		return "FETCH_ADD"
+	case WCBindMW:
+		return "BIND_MW"
+	case WCLocalInv:
+		return "LOCAL_INV"
+	case WCFlush:
+		return "FLUSH"
+	case WCAtomicWrite:
+		return "ATOMIC_WRITE"
+	case WCRecv:
+		return "RECV"
+	case WCRecvRDMAWithImm:
+		return "RECV_RDMA_WITH_IMM"
+	}
+	return number("WCOpcode", o)
+}
+
 // WCFlags say which optional fields of a completion are valid. Values as ibv_wc_flags.
 type WCFlags uint16
 
@@ -58,6 +130,11 @@ const (
 	WCWithImm WCFlags = 1 << 1
 	WCWithInv WCFlags = 1 << 3
 )
+
+// String joins the names of the flags: "GRH|WITH_IMM".
+func (f WCFlags) String() string { return join(f, wcFlagNames) }
+
+var wcFlagNames = []bitName[WCFlags]{{WCGRH, "GRH"}, {WCWithImm, "WITH_IMM"}, {WCWithInv, "WITH_INV"}}
 
 // WC is a work completion. On error only WRID, Status, QPN and VendorErr mean anything.
 type WC struct {
