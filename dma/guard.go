@@ -42,8 +42,9 @@ func Guarded(f func()) (err error) {
 //	... touch memory ...
 //	g.done = true
 //
-// The flag that makes faults panic belongs to the goroutine. Setting it always and clearing it only where it was not set
-// before is the cheapest that is right for every caller; done spares the common case the call to recover.
+// The flag that makes faults panic belongs to the goroutine, and Go has no cheaper way to ask for it than to set it. So it
+// is always set, and cleared only where it was not set before; done spares the common case the call to recover. A copy of
+// 64 bytes takes 6 ns without a guard, 17 with it, 18 in a goroutine that is not guarded (BenchmarkGuard).
 type guard struct {
 	was  bool
 	done bool

@@ -88,6 +88,13 @@ func (p *peer) open(way string) *shm.Process {
 		mem, maps = dup(p.mem), dup(p.maps)
 	case "mem alone":
 		mem = dup(p.mem)
+	case "mem to read":
+		var err error
+		mem, err = unix.Open("/proc/"+strconv.Itoa(p.cmd.Process.Pid)+"/mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			p.t.Skip(err)
+		}
+		maps = dup(p.maps)
 	}
 	proc, err := shm.OpenProcess(pid, mem, maps)
 	if err != nil {
@@ -165,6 +172,10 @@ func TestProcessWithoutMappings(t *testing.T) {
 	proc := p.open("mem alone")
 	if _, err := NewProcess(proc, p.base, 8, true); !errors.Is(err, unix.EPERM) {
 		t.Errorf("to write: %v", err)
+	}
+	readOnly := p.open("mem to read")
+	if _, err := NewProcess(readOnly, p.base, 8, true); !errors.Is(err, unix.EPERM) {
+		t.Errorf("to write what was opened to read: %v", err)
 	}
 	r, err := NewProcess(proc, p.base, 8, false)
 	if err != nil {

@@ -34,7 +34,7 @@ const (
 
 // Fault is an access to memory that is not there.
 type Fault struct {
-	// Mem is the memory whose address faulted: source or destination of a copy.
+	// Mem is the memory whose address faulted: source or destination of a copy. Nil is memory of the caller's own.
 	Mem wire.Memory
 	// Addr is the faulting address where it is known.
 	Addr uintptr

@@ -24,6 +24,11 @@ func (p *Process) Check(addr, n uint64, write bool) error {
 	if last < addr {
 		return p.errorf(unix.EFAULT, "%d bytes at %#x pass the end of the address space", n, addr)
 	}
+	if write && !p.vm {
+		if flags, err := unix.FcntlInt(uintptr(p.mem), unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE != unix.O_RDWR {
+			return p.errorf(unix.EPERM, "its /proc/self/mem was not opened to read and write")
+		}
+	}
 	fd := p.maps
 	if fd < 0 {
 		if p.pid <= 0 {

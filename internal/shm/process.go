@@ -13,8 +13,9 @@ import (
 //
 // There are two ways in. process_vm_readv takes many ranges in a call but needs a process number and the right to trace
 // it, which the Yama security module refuses for processes that are not children. The other is a descriptor of
-// /proc/self/mem that the process opened and passed; it works across process namespaces, and cannot come to mean another
-// process.
+// /proc/self/mem that the process opened and passed. It works across process namespaces and cannot come to mean another
+// process, but writes even pages that were made read-only: [Process.Check] tells of those that are so now, and of what
+// its owner protects later it does not know. The first is taken where it can be.
 type Process struct {
 	pid  int
 	mem  int
@@ -49,7 +50,7 @@ func OpenProcess(pid, mem, maps int) (*Process, error) {
 		p.vm = errors.Is(err, unix.EFAULT) || err == nil
 	}
 	if !p.vm && mem < 0 {
-		return nil, fmt.Errorf("memory of process %d: %w", pid, err)
+		return nil, fmt.Errorf("memory of process %d: it cannot be reached by number, and no /proc/self/mem was passed: %w", pid, err)
 	}
 	return p, nil
 }
