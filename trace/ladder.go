@@ -78,6 +78,7 @@ type drawing struct {
 	glyphs
 	names     []string
 	columns   []int // of the lifelines, counted from the end of the time
+	width     int   // of the part behind the time
 	timeWidth int
 }
 
@@ -104,16 +105,11 @@ func (l Ladder) layout(steps []Step) *drawing {
 	for i := range d.names {
 		d.columns = append(d.columns, i*gap)
 	}
-	return d
-}
-
-// width is that of the part behind the time.
-func (d *drawing) width() int {
-	last := d.columns[len(d.columns)-1]
+	d.width = d.columns[len(d.columns)-1] + 1
 	if len(d.columns) == 1 {
-		return defaultWidth - d.timeWidth - 2
+		d.width = gap + 1
 	}
-	return last + 1
+	return d
 }
 
 func (d *drawing) write(b *strings.Builder, time string, row []rune) {
@@ -144,7 +140,7 @@ func (d *drawing) heading() []rune {
 }
 
 func (d *drawing) blank() []rune {
-	row := make([]rune, d.width())
+	row := make([]rune, d.width)
 	for i := range row {
 		row[i] = ' '
 	}
@@ -163,20 +159,31 @@ func (d *drawing) lifelines() []rune {
 func (d *drawing) arrow(row []rune, s *Step) {
 	from, to := d.column(s.From), d.column(s.To)
 	low, high := min(from, to)+1, max(from, to)-1
-	for i := low; i <= high; i++ {
+	text := " " + d.clip(s.text(), high-low+1-6) + " "
+	at, begin, end := low+2, low, high
+	n := utf8.RuneCountInString(text)
+	if s.Lost && from < to {
+		end = min(at+n+3, high)
+	} else if s.Lost {
+		at = high - 1 - n
+		begin = max(at-4, low)
+	}
+	for i := begin; i <= end; i++ {
 		row[i] = d.dash
 	}
-	text := " " + d.clip(s.text(), high-low+1-6) + " "
-	put(row, low+2, text)
-	head, end := d.right, high
-	if to < from {
-		head, end = d.left, low
-	}
+	put(row, at, text)
+	head := d.right
 	if s.Lost {
-		// The arrow breaks off: the cross stands where the head would be, and the line does not reach the other side.
+		// The arrow breaks off: the line does not reach the other side.
 		head = d.lost
+	} else if to < from {
+		head = d.left
 	}
-	row[end] = head
+	if from < to {
+		row[end] = head
+	} else {
+		row[begin] = head
+	}
 }
 
 // happening marks the lifeline and writes beside it: to the right, or to the left of the last.
