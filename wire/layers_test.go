@@ -242,3 +242,40 @@ func TestLayersAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestLayersAlone(t *testing.T) {
+	ieth := []byte{1, 2, 3, 4}
+	p := gopacket.NewPacket(ieth, LayerTypeIETH, gopacket.Default)
+	l, ok := p.Layer(LayerTypeIETH).(*IETHLayer)
+	if !ok || l.Header.RKey() != 0x01020304 || len(p.Layers()) != 1 || l.NextLayerType() != gopacket.LayerTypePayload {
+		t.Errorf("an IETH alone: %v", p)
+	}
+	p = gopacket.NewPacket([]byte{0, 0, 0x78, 0x56, 0x34, 0x12}, LayerTypeICRC, gopacket.Default)
+	icrc, ok := p.Layer(LayerTypeICRC).(*ICRCLayer)
+	if !ok || icrc.Value != 0x12345678 || len(icrc.Pad) != 2 {
+		t.Errorf("an ICRC alone: %v", p)
+	}
+	if icrc.CanDecode() != LayerTypeICRC || icrc.NextLayerType() != gopacket.LayerTypeZero {
+		t.Error("nothing follows an ICRC")
+	}
+	for layerType := LayerTypeXRCETH; layerType <= LayerTypeICRC; layerType++ {
+		p := gopacket.NewPacket([]byte{1, 2, 3}, layerType, gopacket.Default)
+		if p.ErrorLayer() == nil || !p.Metadata().Truncated {
+			t.Errorf("%v of three bytes: %v", layerType, p)
+		}
+	}
+}
+
+// TestAppendEthernetShort makes the shortest packet there is: it is captured without the padding of a real link.
+func TestAppendEthernetShort(t *testing.T) {
+	d := seal(path4, 0, packet(RCSendOnly, 16, 0))
+	frame := AppendEthernet(nil, path4, 0, d.Bytes)
+	if len(frame) != 14+20+8+16 || !bytes.HasSuffix(frame, d.Bytes) {
+		t.Errorf("% x", frame)
+	}
+	nowhere := *path4
+	nowhere.HopLimit = 0
+	if d, _ := datagram(t, AppendEthernet(nil, &nowhere, 0, d.Bytes), 14); d.HopLimit != 64 {
+		t.Errorf("hop limit %d", d.HopLimit)
+	}
+}
