@@ -1,0 +1,194 @@
+package nic
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/cq"
+	"github.com/softnic/softnicd/ib"
+)
+
+// CQConfig describes a completion queue.
+type CQConfig struct {
+	Block    []byte      // shared with the application, abi.CQBlockSize of the capacity for Entries
+	Entries  uint32      // wanted; the capacity is abi.CQCapacity of it
+	Vector   uint32      // completion vector
+	Notifier cq.Notifier // nil: no completion channel
+	Cookie   uint64
+	Handle   uint32
+}
+
+// CQ is a completion queue.
+type CQ struct {
+	ctx   *Context
+	queue *cq.Queue
+	cfg   CQConfig
+	at    int
+	refs  int // queues of queue pairs
+
+	// The shard's own.
+	overrun bool // died, and its queue pairs have not heard yet
+	held    bool // in the shard's list of queues that hold an event back
+}
+
+func (q *CQ) place() *int { return &q.at }
+
+// Capacity returns how many entries the queue holds.
+func (q *CQ) Capacity() uint32 { return q.queue.Capacity() }
+
+// Queue returns the queue itself, for its occupancy and high-water mark.
+func (q *CQ) Queue() *cq.Queue { return q.queue }
+
+// CreateCQ makes a completion queue (ibv_create_cq). The error wraps EINVAL for sizes and vectors that are not offered,
+// EFAULT for a block that is not there, ENOMEM or EDQUOT when there are too many.
+func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q, err := c.createCQ(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("create cq: %w", err)
+	}
+	return q, nil
+}
+
+func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	l := &c.dev.limits
+	if cfg.Entries == 0 || cfg.Entries > l.MaxCQE {
+		return nil, fmt.Errorf("%d entries: not within 1 to %d: %w", cfg.Entries, l.MaxCQE, syscall.EINVAL)
+	}
+	if cfg.Vector >= l.NumCompVectors {
+		return nil, fmt.Errorf("completion vector %d: there are %d: %w", cfg.Vector, l.NumCompVectors, syscall.EINVAL)
+	}
+	capacity := abi.CQCapacity(cfg.Entries)
+	if size := abi.CQBlockSize(capacity); uint64(len(cfg.Block)) < size {
+		return nil, fmt.Errorf("block of %d bytes: %d entries need %d: %w", len(cfg.Block), capacity, size, syscall.EINVAL)
+	}
+	if err := c.purse.charge(resCQs, 1); err != nil {
+		return nil, err
+	}
+	if err := c.purse.charge(resCQEs, uint64(capacity)); err != nil {
+		c.purse.uncharge(resCQs, 1)
+		return nil, err
+	}
+	q := &CQ{ctx: c, cfg: cfg}
+	var err error
+	if fault := guarded(func() {
+		q.queue, err = cq.New(cq.Config{
+			Block:     cfg.Block,
+			Capacity:  capacity,
+			Notifier:  cfg.Notifier,
+			Cookie:    cfg.Cookie,
+			Handle:    cfg.Handle,
+			OnOverrun: func(*cq.Queue) { c.shard.noteOverrun(q) },
+		})
+	}); fault != nil {
+		err = fault
+	}
+	if err != nil {
+		c.purse.uncharge(resCQEs, uint64(capacity))
+		c.purse.uncharge(resCQs, 1)
+		return nil, err
+	}
+	c.cqs.add(q)
+	return q, nil
+}
+
+// ModerateCQ holds events back until count entries were posted or period microseconds have passed (ibv_modify_cq).
+func (c *Context) ModerateCQ(q *CQ, count, period uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ownsCQ(q); err != nil {
+		return fmt.Errorf("modify cq: %w", err)
+	}
+	if count > maxModeration || period > maxModeration {
+		return fmt.Errorf("modify cq: count %d, period %d us: at most %d: %w", count, period, maxModeration, syscall.EINVAL)
+	}
+	if q.cfg.Notifier == nil {
+		return nil // no events to hold back
+	}
+	if err := guarded(func() { q.queue.SetModeration(count, period) }); err != nil {
+		return fmt.Errorf("modify cq: %w", err)
+	}
+	return nil
+}
+
+// maxModeration is the largest count and period of moderation.
+const maxModeration = 65535
+
+// DestroyCQ destroys a completion queue. The error wraps EBUSY while queue pairs use it.
+func (c *Context) DestroyCQ(q *CQ) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ownsCQ(q); err != nil {
+		return fmt.Errorf("destroy cq: %w", err)
+	}
+	if q.refs > 0 {
+		return fmt.Errorf("destroy cq: %d queues complete into it: %w", q.refs, syscall.EBUSY)
+	}
+	c.shard.do(c.shard.forgetHeld(q))
+	c.forgetCQ(q)
+	return nil
+}
+
+func (c *Context) forgetCQ(q *CQ) {
+	c.cqs.remove(q)
+	c.purse.uncharge(resCQEs, uint64(q.Capacity()))
+	c.purse.uncharge(resCQs, 1)
+}
+
+func (c *Context) ownsCQ(q *CQ) error {
+	if q == nil || q.ctx != c || q.at < 0 {
+		return fmt.Errorf("no such completion queue in this context: %w", syscall.EINVAL)
+	}
+	return nil
+}
+
+// noteOverrun remembers a queue that died. It is called in the middle of an engine's call, so the queue pairs hear of it
+// when that call is over.
+func (s *shard) noteOverrun(q *CQ) {
+	if !q.overrun {
+		q.overrun = true
+		s.overruns = append(s.overruns, q)
+	}
+}
+
+// settleOverruns raises CQ_ERR for queues that died, and takes every queue pair that completes into one to the error
+// state.
+func (s *shard) settleOverruns() {
+	for len(s.overruns) > 0 {
+		q := s.overruns[0]
+		s.overruns = s.overruns[:copy(s.overruns, s.overruns[1:])]
+		c := q.ctx
+		c.event(ib.EventCQErr, q.cfg.Handle, q.cfg.Cookie)
+		for _, qp := range c.slots {
+			if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) {
+				s.fail(qp, ib.EventQPFatal)
+			}
+		}
+	}
+}
+
+// noteHeld enters a queue that holds an event back.
+func (s *shard) noteHeld(q *CQ) {
+	if !q.held {
+		q.held = true
+		s.held = append(s.held, q)
+	}
+}
+
+func (s *shard) dropHeld(q *CQ) {
+	if !q.held {
+		return
+	}
+	q.held = false
+	for i := range s.held {
+		if s.held[i] == q {
+			s.held = append(s.held[:i], s.held[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package nic
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/dma"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/wire"
+)
+
+// Whatever an engine does, it does to its queue pair: a panic in one takes this queue pair to the error state, a second
+// one in the same context ends the context, and so does a fault of the memory that the context shares with the device
+// (its rings, its doorbell page). The shard and everybody else go on.
+
+// The engine's calls, each with a net below. A call that fell returns nothing.
+
+func (s *shard) engineReceive(now clock.Time, q *QP, p *wire.Packet) (active bool) {
+	defer s.contain(now, q)
+	return q.engine.Receive(now, p)
+}
+
+func (s *shard) engineTransmit(now clock.Time, q *QP, budget int) (bytes int, more bool) {
+	defer s.contain(now, q)
+	return q.engine.Transmit(now, s.burst, budget)
+}
+
+func (s *shard) engineExpire(now clock.Time, q *QP) (active bool) {
+	defer s.contain(now, q)
+	return q.engine.Expire(now)
+}
+
+func (s *shard) engineModify(now clock.Time, q *QP, mask ib.QPAttrMask) (active bool) {
+	defer s.contain(now, q)
+	return q.engine.Modify(now, &q.attr, mask, q.path)
+}
+
+func (s *shard) engineFaulted(now clock.Time, q *QP, cookie uint64) (active bool) {
+	defer s.contain(now, q)
+	return q.engine.Faulted(now, cookie)
+}
+
+func (s *shard) engineQuery(now clock.Time, q *QP, attr *ib.QPAttr) {
+	defer s.contain(now, q)
+	q.engine.Query(attr)
+}
+
+func (s *shard) engineDeadline(now clock.Time, q *QP) (t clock.Time) {
+	t = never
+	defer s.contain(now, q)
+	return q.engine.Deadline()
+}
+
+// contain is deferred around everything that concerns one queue pair.
+func (s *shard) contain(now clock.Time, q *QP) {
+	if r := recover(); r != nil {
+		s.fell(now, q, r)
+	}
+}
+
+// fell deals with a panic in the handling of q.
+func (s *shard) fell(now clock.Time, q *QP, r any) {
+	// Frames that were being made are not whole.
+	for s.burst.Len() > s.settled {
+		s.burst.Undo()
+	}
+	c := q.ctx
+	if addr, ok := faultAddress(r); ok {
+		s.kill(c, fmt.Sprintf("the memory it shares is gone at %#x", addr))
+		return
+	}
+	c.panics++
+	s.dev.log.Error("internal error: panic in the handling of a queue pair", "qpn", q.qpn, "state", stateName(q.state),
+		"panic", r, "stack", string(debug.Stack()))
+	if c.panics > 1 {
+		s.kill(c, "a second internal error")
+		return
+	}
+	s.fail(q, ib.EventQPFatal)
+}
+
+// fail takes a queue pair to the error state and raises e. What is posted is flushed by its engine.
+func (s *shard) fail(q *QP, e ib.EventType) {
+	if q.dead || q.state == ib.StateReset {
+		return
+	}
+	if q.state != ib.StateErr {
+		q.attr.State, q.attr.CurState = ib.StateErr, ib.StateErr
+		s.setState(q, ib.StateErr)
+		active := s.engineModify(s.now, q, ib.QPAttrState)
+		s.after(q, active)
+	}
+	if e != noEvent {
+		q.ctx.event(e, q.handle, q.cookie)
+	}
+}
+
+const noEvent = ^ib.EventType(0)
+
+// kill ends a context: none of its queue pairs is touched again, and its application hears DEVICE_FATAL. The objects stay
+// until the application closes them.
+func (s *shard) kill(c *Context, why string) {
+	if c.dead {
+		return
+	}
+	c.dead = true
+	for _, q := range c.slots {
+		if q != nil {
+			s.hide(q)
+			q.dead = true
+			q.state = ib.StateErr
+			_ = guarded(func() { q.block.SetState(ib.StateErr) })
+		}
+	}
+	s.dev.log.Error("a context has failed: "+why, "tenant", c.cfg.Tenant)
+	c.event(ib.EventDeviceFatal, 0, 0)
+}
+
+// setState publishes a state, which touches the ring.
+func (s *shard) setState(q *QP, state ib.QPState) {
+	q.state = state
+	defer s.contain(s.now, q)
+	q.block.SetState(state)
+}
+
+// faultAddress returns the address of a memory fault, given what recover returned. A nil dereference is none: the
+// runtime gives it no address.
+func faultAddress(r any) (uintptr, bool) {
+	e, ok := r.(runtime.Error)
+	if !ok {
+		return 0, false
+	}
+	a, ok := e.(interface{ Addr() uintptr })
+	if !ok {
+		return 0, false
+	}
+	return a.Addr(), true
+}
+
+// guarded runs f, which touches memory of an application, and returns an error that wraps EFAULT if it is not there.
+func guarded(f func()) error {
+	if err := dma.Guarded(f); err != nil {
+		return fmt.Errorf("%w: %w", err, syscall.EFAULT)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package nic
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/ib"
+	"golang.org/x/sys/unix"
+)
+
+// ContextConfig is what a context is made of.
+type ContextConfig struct {
+	// Tenant is whom quotas and fair shares concern: a user id.
+	Tenant uint64
+	// Owner is the daemon's own user, for whom the device's limits are the only ones.
+	Owner bool
+	// Doorbell is the page that the application rings, abi.DoorbellSize bytes; nil for none.
+	Doorbell []byte
+	// Async takes asynchronous events: of the queue pair or completion queue with this handle and cookie, of port 1, or
+	// of the device (handle 0). It is called from the shard and must neither block nor call the device.
+	Async func(t ib.EventType, handle uint32, cookie uint64)
+}
+
+// Context is an application's use of a device: what was made in it goes with it. Its methods may be called from any
+// goroutine; each waits for the one before.
+type Context struct {
+	dev    *Device
+	shard  *shard
+	cfg    ContextConfig
+	bell   *abi.Doorbell // nil for none
+	bellFD int
+	purse  *purse
+	tenant *tenant
+
+	mu     sync.Mutex // one control call at a time; the shard never takes it
+	closed bool
+	pds    members[*PD]
+	mrs    members[*MR]
+	cqs    members[*CQ]
+	memory uint64 // charged by ChargeMemory
+
+	eventMu sync.Mutex
+	async   func(t ib.EventType, handle uint32, cookie uint64)
+
+	// The shard's own.
+	slots  []*QP // by doorbell slot
+	free   []uint32
+	panics int
+	dead   bool // of a memory fault or a second panic
+}
+
+// OpenContext makes a context.
+func (d *Device) OpenContext(cfg ContextConfig) (*Context, error) {
+	c := &Context{dev: d, shard: d.shard, cfg: cfg, async: cfg.Async, bellFD: -1}
+	if cfg.Doorbell != nil {
+		bell, err := abi.NewDoorbell(cfg.Doorbell)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: doorbell page: %w", d.name, err)
+		}
+		c.bell = bell
+	}
+	var err error
+	if c.purse, err = d.ledger.open(cfg.Tenant, cfg.Owner); err != nil {
+		return nil, fmt.Errorf("open %s: %w", d.name, err)
+	}
+	if err := c.openBell(); err != nil {
+		c.purse.uncharge(resContexts, 1)
+		return nil, fmt.Errorf("open %s: %w", d.name, err)
+	}
+	d.mu.Lock()
+	draining := d.draining
+	if !draining {
+		d.contexts = append(d.contexts, c)
+	}
+	d.mu.Unlock()
+	if draining {
+		c.closeBell()
+		c.purse.uncharge(resContexts, 1)
+		return nil, fmt.Errorf("open %s: the device is shutting down: %w", d.name, syscall.ENODEV)
+	}
+	c.shard.do(c.shard.attach(c))
+	return c, nil
+}
+
+// BellFD returns the eventfd that wakes the device when this context's application rings its doorbell, -1 for a manual
+// device. Other users than the daemon's have one for themselves, since who holds an eventfd can fill it and so silence
+// those who share it.
+func (c *Context) BellFD() int { return c.bellFD }
+
+func (c *Context) openBell() (err error) {
+	c.bellFD = c.shard.wait.bellFD
+	if c.bellFD >= 0 && !c.cfg.Owner {
+		c.bellFD, err = c.shard.wait.newBell()
+	}
+	return err
+}
+
+func (c *Context) closeBell() {
+	if c.bellFD >= 0 && c.bellFD != c.shard.wait.bellFD {
+		// Closing takes it out of the shard's epoll set only if nobody else holds it.
+		c.shard.wait.forgetBell(c.bellFD)
+		_ = unix.Close(c.bellFD)
+	}
+}
+
+// Close destroys everything made in the context, in order of dependency, and returns when the device touches none of its
+// memory any more: rings, doorbell page and regions can be unmapped. The caller closes the regions. Once more does
+// nothing.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	c.eventMu.Lock()
+	c.async = nil
+	c.eventMu.Unlock()
+
+	var qps []*QP
+	c.shard.do(c.shard.detach(c, &qps))
+	for _, q := range qps {
+		q.release()
+	}
+	for len(c.mrs.list) > 0 {
+		c.forgetMR(c.mrs.list[0])
+	}
+	c.dev.Grace()
+	for len(c.cqs.list) > 0 {
+		c.forgetCQ(c.cqs.list[0])
+	}
+	for len(c.pds.list) > 0 {
+		c.forgetPD(c.pds.list[0])
+	}
+	if c.memory > 0 {
+		c.purse.uncharge(resMemory, c.memory)
+		c.memory = 0
+	}
+	c.closeBell()
+	c.purse.uncharge(resContexts, 1)
+
+	d := c.dev
+	d.mu.Lock()
+	for i := range d.contexts {
+		if d.contexts[i] == c {
+			d.contexts = append(d.contexts[:i], d.contexts[i+1:]...)
+			break
+		}
+	}
+	d.mu.Unlock()
+	return nil
+}
+
+// ChargeMemory charges n bytes of application memory that is to be mapped for this context. Close gives back what
+// ReleaseMemory did not. The error wraps EDQUOT or ENOMEM.
+func (c *Context) ChargeMemory(n uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable(); err != nil {
+		return fmt.Errorf("map memory: %w", err)
+	}
+	if err := c.purse.charge(resMemory, n); err != nil {
+		return fmt.Errorf("map memory: %w", err)
+	}
+	c.memory += n
+	return nil
+}
+
+// ReleaseMemory gives n charged bytes back.
+func (c *Context) ReleaseMemory(n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = min(n, c.memory)
+	if n == 0 {
+		return
+	}
+	c.memory -= n
+	c.purse.uncharge(resMemory, n)
+}
+
+// usable says why nothing can be made in the context. c.mu is held.
+func (c *Context) usable() error {
+	if c.closed {
+		return fmt.Errorf("the context is closed: %w", syscall.EINVAL)
+	}
+	dead := false
+	c.shard.do(c.shard.ask(func() { dead = c.dead }))
+	if dead {
+		return fmt.Errorf("the context failed earlier: %w", syscall.EIO)
+	}
+	return nil
+}
+
+// event raises an asynchronous event.
+func (c *Context) event(t ib.EventType, handle uint32, cookie uint64) {
+	c.eventMu.Lock()
+	defer c.eventMu.Unlock()
+	if c.async != nil {
+		c.async(t, handle, cookie)
+	}
+}
+
+// members is a list whose members know their place in it, so that each leaves in constant time.
+type members[T interface{ place() *int }] struct{ list []T }
+
+func (m *members[T]) add(v T) {
+	*v.place() = len(m.list)
+	m.list = append(m.list, v)
+}
+
+// remove takes v out, which is in the list.
+func (m *members[T]) remove(v T) {
+	var none T
+	i, last := *v.place(), len(m.list)-1
+	m.list[i] = m.list[last]
+	*m.list[i].place() = i
+	m.list[last] = none
+	m.list = m.list[:last]
+	*v.place() = -1
+}

@@ -1,0 +1,108 @@
+package nic
+
+import (
+	"sync/atomic"
+
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/wire"
+)
+
+// refusal is why a packet does not reach a queue pair. Every one is a silent drop that is counted: an answer would help
+// who guesses, and could be aimed at others.
+type refusal uint8
+
+const (
+	accepted refusal = iota
+	refusedOwnSource
+	refusedMulticast
+	refusedCNP
+	refusedUnknownQPN
+	refusedService
+	refusedState
+	refusedPKey
+	refusedSource
+	refusedDest
+	refusedForeign
+	numRefusals
+)
+
+// drops counts refusals. The shard writes, anybody reads.
+type drops struct {
+	badPKey atomic.Uint64
+	by      [numRefusals]atomic.Uint64
+}
+
+func (d *drops) count(r refusal) {
+	d.by[r].Add(1)
+	if r == refusedPKey {
+		d.badPKey.Add(1)
+	}
+}
+
+// judge finds the queue pair that p is for, and asks what stands between the wire and the transport, in the order of IBA
+// 9.6. Length, version, opcode and ICRC were the port's to judge.
+func (s *shard) judge(p *wire.Packet) (*QP, refusal) {
+	gids := s.dev.gids.Load()
+	// Who sends from our own address, yet from outside, forges it. On loopback everybody has that address.
+	if !p.Local && gids.has(&p.Source) && !p.Source.Addr().IsLoopback() {
+		return nil, refusedOwnSource
+	}
+	bth := p.BTH()
+	n := bth.DestQP()
+	if n == ib.MulticastQPN {
+		return nil, refusedMulticast
+	}
+	q := s.table.find(n)
+	if q == nil {
+		return nil, refusedUnknownQPN
+	}
+	if p.Opcode == wire.CNP {
+		return nil, refusedCNP
+	}
+	if p.Opcode.Service() != serviceOf(q.typ) {
+		return nil, refusedService
+	}
+	if !q.receives(p.Opcode) {
+		return nil, refusedState
+	}
+	if !ib.DefaultPKey.Matches(bth.PKey()) {
+		return nil, refusedPKey
+	}
+	// IBA A17: a connection hears its peer alone. The path exists from RTR on.
+	if p.Source != q.path.Dest {
+		return nil, refusedSource
+	}
+	if p.Dest != q.path.Source {
+		return nil, refusedDest
+	}
+	if !gids.has(&p.Dest) {
+		return nil, refusedForeign
+	}
+	return q, accepted
+}
+
+// receives reports whether packets with opcode o are heard in q's state: requests from RTR on, responses while there can
+// be requests of our own.
+func (q *QP) receives(o wire.Opcode) bool {
+	switch q.state {
+	case ib.StateRTS, ib.StateSQD, ib.StateSQE:
+		return q.path != nil
+	case ib.StateRTR:
+		return q.path != nil && o.IsRequest()
+	}
+	return false
+}
+
+func serviceOf(t ib.QPType) wire.Service {
+	switch t {
+	case ib.QPTypeRC:
+		return wire.ServiceRC
+	case ib.QPTypeUC:
+		return wire.ServiceUC
+	case ib.QPTypeUD, ib.QPTypeGSI:
+		return wire.ServiceUD
+	case ib.QPTypeXRCSend, ib.QPTypeXRCRecv:
+		return wire.ServiceXRC
+	}
+	return 0xff
+}

@@ -1,0 +1,280 @@
+package nic
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/dma"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/trace"
+	"github.com/softnic/softnicd/transport"
+	"github.com/softnic/softnicd/transport/rc"
+)
+
+// Config is what a device is made of.
+type Config struct {
+	Name string
+	// Port is the device's network; the device closes it.
+	Port Port
+	// Now tells the time; nil is the host's monotonic clock, or for a manual device the time of its last Step.
+	Now clock.Source
+	// Random gives the seed of queue pair numbers and keys; nil is the system's.
+	Random io.Reader
+	// Limits are those of the profile where a field is zero.
+	Limits Limits
+	// Page is the device page, abi.DevicePageSize bytes that applications see too; nil for none. The device initialises
+	// and writes it, except for the heartbeat and the word of death.
+	Page []byte
+	// Link is the network interface as it is now; see SetLink.
+	Link   Link
+	Logger *slog.Logger
+	// Trace takes the engines' decisions; nil for none.
+	Trace *trace.Ring
+	// Manual makes a device without goroutine and descriptors that its owner turns by Step.
+	Manual bool
+}
+
+// Device is an RDMA NIC. Its methods may be called from any goroutine.
+type Device struct {
+	name    string
+	cfg     Config
+	profile Profile
+	limits  Limits
+	log     *slog.Logger
+	page    *abi.DevicePage // nil for none
+	keys    *dma.Table
+	ledger  *ledger
+	shard   *shard
+
+	linkMu     sync.Mutex // serialises SetLink
+	link       atomic.Pointer[Link]
+	gids       atomic.Pointer[gidTable]
+	portFailed atomic.Bool
+
+	mu       sync.Mutex
+	contexts []*Context
+	draining bool
+	closed   bool
+
+	// newEngine makes the transport engine of a queue pair that is built otherwise. Tests put theirs here.
+	newEngine func(q *QP) transport.Engine
+}
+
+// New makes a device. It receives nothing before Start, or Step if it is a manual one.
+func New(cfg Config) (*Device, error) {
+	if cfg.Port == nil {
+		return nil, fmt.Errorf("device %s: it has no port: %w", cfg.Name, syscall.EINVAL)
+	}
+	if cfg.Now == nil && !cfg.Manual {
+		cfg.Now = clock.Monotonic
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	random, err := newRandom(cfg.Random)
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", cfg.Name, err)
+	}
+	d := &Device{
+		name:    cfg.Name,
+		cfg:     cfg,
+		profile: Softnic(),
+		limits:  cfg.Limits.fill(),
+		log:     cfg.Logger.With("device", cfg.Name),
+	}
+	d.ledger = newLedger(&d.limits)
+	d.keys = dma.NewTable(int(d.limits.MaxMR), random)
+	d.newEngine = d.newRC
+	link := cfg.Link
+	d.link.Store(&link)
+	d.gids.Store(newGIDTable(int(d.limits.GIDTableLen), link.Addrs))
+	if cfg.Page != nil {
+		if d.page, err = abi.NewDevicePage(cfg.Page); err != nil {
+			return nil, fmt.Errorf("device %s: %w", cfg.Name, err)
+		}
+		d.page.Init(random())
+		d.publishPort()
+	}
+	if d.shard, err = newShard(d, 0, cfg.Port, random); err != nil {
+		return nil, fmt.Errorf("device %s: %w", cfg.Name, err)
+	}
+	return d, nil
+}
+
+// newRandom makes an unpredictable generator from 32 bytes of r: tables draw a number for each of their slots.
+func newRandom(r io.Reader) (func() uint64, error) {
+	var seed [32]byte
+	if _, err := io.ReadFull(r, seed[:]); err != nil {
+		return nil, fmt.Errorf("random numbers: %w", err)
+	}
+	return mathrand.NewChaCha8(seed).Uint64, nil
+}
+
+// Name returns the device's name.
+func (d *Device) Name() string { return d.name }
+
+// Start lets the device run. It does nothing for a manual device, or twice.
+func (d *Device) Start() {
+	if !d.cfg.Manual {
+		d.shard.start()
+	}
+}
+
+// Step turns a manual device by one round at the time now, and returns when it wants the next one at the latest, now if
+// there is more to do at once. busy says that the round did something. What it received, it received from the port in
+// this round: a packet that arrives later asks for another Step.
+func (d *Device) Step(now clock.Time) (next clock.Time, busy bool) { return d.shard.step(now) }
+
+// Grace returns when no shard can touch memory any more that was unpublished before the call: all passed a point at which
+// their bursts and the local ring held nothing older. What a congested port refuses meanwhile is lost.
+func (d *Device) Grace() { d.shard.do(d.shard.quiesce) }
+
+// BellFD returns the eventfd that wakes the device when the owner's applications ring, -1 for a manual one. The device
+// neither reads nor writes it. Contexts have their own: see [Context.BellFD].
+func (d *Device) BellFD() int { return d.shard.wait.bellFD }
+
+// Drain ends the device's work: no context is opened any more, every queue pair goes to the error state, what was posted
+// is flushed, and the contexts hear DEVICE_FATAL. The error is ctx's if that came first.
+func (d *Device) Drain(ctx context.Context) error {
+	d.mu.Lock()
+	d.draining = true
+	d.mu.Unlock()
+	if d.page != nil {
+		d.page.SetDeviceState(abi.DeviceDraining)
+	}
+	d.shard.do(d.shard.failAll)
+	var err error
+	for err == nil && !d.shard.idle() {
+		if d.cfg.Manual {
+			d.Step(d.shard.time())
+			err = ctx.Err()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if d.page != nil {
+		d.page.SetDeviceState(abi.DeviceFatal)
+	}
+	for _, c := range d.snapshot() {
+		c.event(ib.EventDeviceFatal, 0, 0)
+	}
+	return err
+}
+
+// Close closes every context, stops the device and closes its port. Once more does nothing.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed, d.draining = true, true
+	d.mu.Unlock()
+	for _, c := range d.snapshot() {
+		c.Close()
+	}
+	err := d.shard.stop()
+	return errors.Join(err, d.cfg.Port.Close())
+}
+
+// snapshot returns the contexts there are.
+func (d *Device) snapshot() []*Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]*Context(nil), d.contexts...)
+}
+
+func (d *Device) publishPort() {
+	if d.page != nil {
+		d.page.SetPortState(uint32(d.portState()))
+	}
+}
+
+// Attr returns the attributes of the device.
+func (d *Device) Attr() ib.DeviceAttr {
+	l, id := &d.limits, guid(d.link.Load().MAC)
+	if id == 0 {
+		// Loopback has no address to make one of: the name serves.
+		id = nameGUID(d.name)
+	}
+	a := ib.DeviceAttr{
+		NodeGUID:        id,
+		SysImageGUID:    id,
+		MaxMRSize:       1<<64 - 1,
+		PageSizeCap:     0xfffff000,
+		VendorID:        d.profile.VendorID,
+		VendorPartID:    d.profile.VendorPartID,
+		HWVer:           d.profile.HWVer,
+		MaxQP:           l.MaxQP,
+		MaxQPWR:         l.MaxQPWR,
+		MaxSGE:          l.MaxSGE,
+		MaxSGERD:        l.MaxSGE,
+		MaxInlineData:   l.MaxInlineData,
+		DeviceCapFlags:  ib.CapBadPKeyCntr | ib.CapCurrQPStateMod | ib.CapPortActiveEvent | ib.CapSysImageGUID | ib.CapRCRNRNakGen,
+		MaxCQ:           l.MaxCQ,
+		MaxCQE:          l.MaxCQE,
+		MaxMR:           l.MaxMR,
+		MaxPD:           l.MaxPD,
+		MaxQPRDAtom:     l.MaxRDAtomic,
+		MaxResRDAtom:    uint32(min(uint64(l.MaxQP)*uint64(l.MaxRDAtomic), 1<<32-1)),
+		MaxQPInitRDAtom: l.MaxRDAtomic,
+		AtomicCap:       ib.AtomicHCA,
+		MaxPKeys:        1,
+		LocalCAAckDelay: 15,
+		PhysPortCnt:     1,
+		NumCompVectors:  l.NumCompVectors,
+		MinAckTimeout:   uint32(l.AckFloor / time.Microsecond),
+		HCACoreClock:    1000000, // kHz: the timestamp counts nanoseconds
+		TimestampMask:   1<<64 - 1,
+	}
+	copy(a.FWVer[:], d.profile.FWVer)
+	return a
+}
+
+// nameGUID makes a locally administered EUI-64 of a name.
+func nameGUID(name string) uint64 {
+	var b [8]byte
+	for i := range len(name) {
+		b[i%5+3] = b[i%5+3]*31 + name[i]
+	}
+	b[0] = 2
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (d *Device) newRC(q *QP) transport.Engine {
+	l := &d.limits
+	return rc.New(rc.Config{
+		QPN:      q.qpn,
+		Cap:      q.cap,
+		Domain:   &q.pd.domain,
+		Table:    d.keys,
+		QP:       (*served)(q),
+		Counters: &q.shard.counters,
+		Trace:    d.cfg.Trace,
+		Limits: rc.Limits{
+			MaxMessage: l.MaxMessage,
+			AckFloor:   l.AckFloor,
+			Window:     l.Window,
+			AckEvery:   l.AckEvery,
+		},
+	})
+}

@@ -1,0 +1,107 @@
+package nic
+
+import (
+	"time"
+
+	"github.com/softnic/softnicd/abi"
+)
+
+// Limits are what a device offers at most, and how its engines behave. The zero value of a field means the default.
+type Limits struct {
+	MaxQP          uint32
+	MaxQPWR        uint32 // work requests of one queue
+	MaxSGE         uint32
+	MaxInlineData  uint32 // bytes
+	MaxCQ          uint32
+	MaxCQE         uint32
+	MaxMR          uint32
+	MaxPD          uint32
+	MaxRDAtomic    uint32 // READs and atomics outstanding on one queue pair, either way
+	MaxContexts    uint32
+	MaxMessage     uint64 // bytes
+	GIDTableLen    uint32
+	NumCompVectors uint32
+	// MaxMapped is the bytes of application memory that all contexts together may have charged; see
+	// [Context.ChargeMemory].
+	MaxMapped uint64
+	// AckFloor is the least effective local ACK timeout: a busy host stalls longer than short timeouts ask for.
+	// Negative means none, for virtual time.
+	AckFloor time.Duration
+	// Window is the most packets a queue pair has outstanding, AckEvery how often a long message asks for an
+	// acknowledgement.
+	Window, AckEvery int
+}
+
+// DefaultLimits returns the limits of the profile "softnic".
+func DefaultLimits() Limits {
+	return Limits{
+		MaxQP:          16384,
+		MaxQPWR:        16384,
+		MaxSGE:         abi.MaxSGE,
+		MaxInlineData:  512,
+		MaxCQ:          65536,
+		MaxCQE:         4194303,
+		MaxMR:          65536,
+		MaxPD:          65536,
+		MaxRDAtomic:    128,
+		MaxContexts:    256,
+		MaxMessage:     1 << 30,
+		GIDTableLen:    256,
+		NumCompVectors: 1,
+		MaxMapped:      1 << 40,
+		AckFloor:       20 * time.Millisecond,
+		Window:         128,
+		AckEvery:       16,
+	}
+}
+
+// fill puts the default where nothing was said.
+func (l Limits) fill() Limits {
+	d := DefaultLimits()
+	fill(&l.MaxQP, d.MaxQP)
+	fill(&l.MaxQPWR, d.MaxQPWR)
+	fill(&l.MaxSGE, d.MaxSGE)
+	fill(&l.MaxInlineData, d.MaxInlineData)
+	fill(&l.MaxCQ, d.MaxCQ)
+	fill(&l.MaxCQE, d.MaxCQE)
+	fill(&l.MaxMR, d.MaxMR)
+	fill(&l.MaxPD, d.MaxPD)
+	fill(&l.MaxRDAtomic, d.MaxRDAtomic)
+	fill(&l.MaxContexts, d.MaxContexts)
+	fill(&l.MaxMessage, d.MaxMessage)
+	fill(&l.GIDTableLen, d.GIDTableLen)
+	fill(&l.NumCompVectors, d.NumCompVectors)
+	fill(&l.MaxMapped, d.MaxMapped)
+	fill(&l.AckFloor, d.AckFloor)
+	fill(&l.Window, d.Window)
+	fill(&l.AckEvery, d.AckEvery)
+	l.AckFloor = max(l.AckFloor, 0)
+	l.MaxQP = min(l.MaxQP, maxQPs)
+	l.MaxSGE = min(l.MaxSGE, abi.MaxSGE)
+	l.MaxInlineData = min(l.MaxInlineData, abi.MaxInlineLimit)
+	l.MaxRDAtomic = min(l.MaxRDAtomic, 255)
+	l.GIDTableLen = min(l.GIDTableLen, 256) // an index is 8 bits in an address vector
+	return l
+}
+
+func fill[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Profile is how a device presents itself: limits and identity.
+type Profile struct {
+	Name         string
+	Limits       Limits
+	FWVer        string
+	VendorID     uint32
+	VendorPartID uint32
+	HWVer        uint32
+}
+
+// Softnic is the default profile. Its vendor is the unassigned OUI, which Linux rxe uses too.
+func Softnic() Profile {
+	return Profile{Name: "softnic", Limits: DefaultLimits(), FWVer: "0.0.0", VendorID: 0xffffff}
+}

@@ -1,0 +1,201 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/dma"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// spin is how long a shard looks around after its last work before it sleeps. It yields its processor meanwhile:
+	// the application that it waits for may need it.
+	spin = 50 * time.Microsecond
+	// nap is the least time worth sleeping.
+	nap = 30 * time.Microsecond
+	// fine is the longest time that is slept with the precision of nanoseconds; longer ones have milliseconds.
+	fine = 10 * time.Millisecond
+)
+
+// sleeper is what a shard with a goroutine waits on. The eventfds are watched edge-triggered and never read: who shares
+// one could make a read block. The shard's own wake-ups have an eventfd that nobody else holds.
+type sleeper struct {
+	epoll  int
+	wakeFD int
+	bellFD int
+	asleep atomic.Bool
+	stop   bool // the shard's own: leave the loop
+	done   chan struct{}
+}
+
+func newSleeper() sleeper { return sleeper{epoll: -1, wakeFD: -1, bellFD: -1} }
+
+// open makes the descriptors. port is the port's, -1 for none.
+func (w *sleeper) open(port int) (err error) {
+	defer func() {
+		if err != nil {
+			_ = w.close()
+			err = fmt.Errorf("descriptors of the shard: %w", err)
+		}
+	}()
+	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return err
+	}
+	if w.wakeFD, err = w.newBell(); err != nil {
+		return err
+	}
+	if w.bellFD, err = w.newBell(); err != nil {
+		return err
+	}
+	if port >= 0 {
+		return w.watch(port, unix.EPOLLIN)
+	}
+	return nil
+}
+
+func (w *sleeper) watch(fd int, events uint32) error {
+	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+}
+
+// newBell makes an eventfd that wakes the shard.
+func (w *sleeper) newBell() (int, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return -1, err
+	}
+	const edge = 1 << 31 // EPOLLET, which x/sys has as a negative number
+	if err := w.watch(fd, unix.EPOLLIN|edge); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (w *sleeper) forgetBell(fd int) {
+	if w.epoll >= 0 {
+		_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, fd, nil)
+	}
+}
+
+func (w *sleeper) close() error {
+	var errs []error
+	for _, fd := range []*int{&w.wakeFD, &w.bellFD, &w.epoll} {
+		if *fd >= 0 {
+			errs = append(errs, unix.Close(*fd))
+			*fd = -1
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// wake ends the shard's sleep, if it sleeps. Who wakes it has published what for.
+func (s *shard) wake() {
+	if s.wait.asleep.Load() {
+		_, _ = unix.Write(s.wait.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// start lets a goroutine turn the shard.
+func (s *shard) start() {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	if s.in.running || s.wait.epoll < 0 {
+		return
+	}
+	s.in.running = true
+	s.wait.done = make(chan struct{})
+	go s.run()
+}
+
+// stop ends the goroutine and closes the descriptors.
+func (s *shard) stop() error {
+	s.do(func(clock.Time) { s.wait.stop = true })
+	s.in.mu.Lock()
+	running := s.in.running
+	s.in.mu.Unlock()
+	if running {
+		<-s.wait.done
+	}
+	return s.wait.close()
+}
+
+// run turns the shard until it is stopped.
+func (s *shard) run() {
+	// Never unlocked: the thread ends with the goroutine, and with it the flag that faults panic.
+	runtime.LockOSThread()
+	dma.GuardGoroutine()
+	defer close(s.wait.done)
+	worked := s.time()
+	for !s.wait.stop {
+		now := s.time()
+		switch {
+		case s.round(now):
+			worked = now
+		case now.Sub(worked) < spin:
+			yield()
+		default:
+			s.sleep()
+			worked = s.time()
+		}
+	}
+	s.in.mu.Lock()
+	s.in.running = false
+	queue := s.in.queue
+	s.in.queue = nil
+	s.in.mu.Unlock()
+	for _, c := range queue {
+		c.run(s.now)
+		close(c.done)
+	}
+}
+
+// yield lets another thread have the processor, without telling the Go scheduler: it is back in half a microsecond.
+func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// sleep waits until something may have happened. It says that it sleeps first and looks once more then: who publishes
+// work after that look sees the word and rings (both sides' order is sequentially consistent).
+func (s *shard) sleep() {
+	s.setAsleep(true)
+	defer s.setAsleep(false)
+	now := s.time()
+	if s.round(now) || s.wait.stop {
+		return
+	}
+	timeout := time.Duration(-1)
+	if next := s.next(); next != never {
+		if timeout = next.Sub(s.time()); timeout < nap {
+			return
+		}
+	}
+	s.wait.block(timeout)
+}
+
+func (s *shard) setAsleep(asleep bool) {
+	s.wait.asleep.Store(asleep)
+	if s.dev.page != nil {
+		s.dev.page.SetSleeping(s.index, asleep)
+	}
+}
+
+// block waits for a descriptor or the timeout; a negative one is for ever.
+func (w *sleeper) block(timeout time.Duration) {
+	var events [16]unix.EpollEvent
+	if timeout >= 0 && timeout <= fine {
+		ts := unix.NsecToTimespec(int64(timeout))
+		fds := [1]unix.PollFd{{Fd: int32(w.epoll), Events: unix.POLLIN}}
+		if n, _ := unix.Ppoll(fds[:], &ts, nil); n > 0 {
+			_, _ = unix.EpollWait(w.epoll, events[:], 0) // takes the edges
+		}
+		return
+	}
+	ms := -1
+	if timeout >= 0 {
+		ms = int(min((timeout+time.Millisecond-1)/time.Millisecond, 1<<30))
+	}
+	_, _ = unix.EpollWait(w.epoll, events[:], ms)
+}

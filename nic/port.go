@@ -1,0 +1,33 @@
+package nic
+
+import (
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/wire"
+)
+
+// Port is how a device meets its network: sockets (link/udp, link/raw), the device itself (link/local), or a simulated
+// network (test/sim). One shard uses a port, from one goroutine.
+type Port interface {
+	// Send transmits frames, oldest first, and returns how many it took; the rest stay first in the caller's burst. A
+	// frame that the network loses counts as taken: recovery is the transport's business. The error tells why not all
+	// were taken: nil when the port is only congested, a *FrameFault when frames[sent] names memory that cannot be
+	// read (the caller reports it to the engine and drops the frame), anything else for a port that has failed.
+	Send(now clock.Time, frames []wire.Frame) (sent int, err error)
+	// Recv fills in packets that were received and judged, and returns how many. They are valid until the next Recv.
+	// What was malformed has been counted and dropped.
+	Recv(now clock.Time, packets []wire.Packet) int
+	// Descriptor is readable when Recv has something, for a shard that wants to sleep; -1 if there is nothing to wait
+	// for.
+	Descriptor() int
+	// Counters are the port's own: what it dropped, by kind.
+	Counters() *PortCounters
+	Close() error
+}
+
+// FrameFault says that the payload of a frame could not be read: its owner unmapped it, say.
+type FrameFault struct{ Err error }
+
+func (e *FrameFault) Error() string { return "payload of a frame: " + e.Err.Error() }
+
+// Unwrap returns the memory fault.
+func (e *FrameFault) Unwrap() error { return e.Err }

@@ -1,0 +1,20 @@
+package nic
+
+import (
+	"sync/atomic"
+
+	"github.com/softnic/softnicd/wire"
+)
+
+// PortCounters are what a port counts: each has one writer, the port, and any number of readers.
+type PortCounters struct {
+	SentPackets     atomic.Uint64
+	SentBytes       atomic.Uint64 // UDP payload
+	ReceivedPackets atomic.Uint64
+	ReceivedBytes   atomic.Uint64
+	SendErrors      atomic.Uint64 // frames the network refused (EPERM, ENETUNREACH, ...): they count as lost
+	SocketDrops     atomic.Uint64 // datagrams lost for want of receive buffer
+	Filtered        atomic.Uint64 // datagrams, or groups of them, from sources that the device does not accept
+	// Dropped counts refused datagrams by reason.
+	Dropped [wire.NumDrops]atomic.Uint64
+}

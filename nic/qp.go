@@ -1,0 +1,227 @@
+package nic
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
+	"github.com/softnic/softnicd/wire"
+)
+
+// QPConfig describes a queue pair.
+type QPConfig struct {
+	PD             *PD
+	Type           ib.QPType
+	SendCQ, RecvCQ *CQ
+	SigAll         bool     // every send request is signaled
+	Cap            ib.QPCap // what is wanted at least
+	// Block returns the memory for the rings: at least layout.Size() bytes, shared with the application.
+	Block  func(layout abi.QPLayout) ([]byte, error)
+	Cookie uint64
+	Handle uint32
+}
+
+// QP is a queue pair.
+type QP struct {
+	ctx            *Context
+	shard          *shard
+	pd             *PD
+	typ            ib.QPType
+	sendCQ, recvCQ *CQ
+	sigAll         bool
+	cap            ib.QPCap
+	cookie         uint64
+	handle         uint32
+	qpn            ib.QPN
+	slot           uint32 // of the context's doorbell
+	alive          bool   // guarded by ctx.mu
+
+	block  *abi.QPBlock
+	engine transport.Engine
+
+	// The shard's own from here on.
+	state   ib.QPState
+	attr    ib.QPAttr // as of the last Modify
+	path    *wire.Path
+	drained bool // in SQD: nothing is in flight any more
+	dead    bool // its context is: the engine is not called again
+
+	sendTaken, recvTaken uint32
+	lied                 bool // a posted index made no sense: nothing more is fetched
+	doomed               bool // and the queue pair has to fail as soon as its engine returns
+
+	flow    flow
+	timer   clock.Time
+	timerAt int // place in the heap, -1 when not in it
+}
+
+// QPN returns the queue pair number.
+func (q *QP) QPN() ib.QPN { return q.qpn }
+
+// Slot returns the queue pair's bit in the context's doorbell page.
+func (q *QP) Slot() uint32 { return q.slot }
+
+// Cap returns the real capacities.
+func (q *QP) Cap() ib.QPCap { return q.cap }
+
+// CreateQP makes a queue pair in RESET (ibv_create_qp). The error wraps EINVAL for what makes no sense or is over the
+// device's limits, EOPNOTSUPP for types that are not built, ENOMEM or EDQUOT when there are too many.
+func (c *Context) CreateQP(cfg QPConfig) (*QP, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q, err := c.createQP(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("create qp: %w", err)
+	}
+	return q, nil
+}
+
+func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if err := c.checkQP(cfg); err != nil {
+		return nil, err
+	}
+	capacity := abi.RoundQPCap(cfg.Cap)
+	layout := abi.LayoutOf(capacity)
+	if err := c.purse.charge(resQPs, 1); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.purse.uncharge(resQPs, 1)
+		}
+	}()
+	mem, err := cfg.Block(layout)
+	if err != nil {
+		return nil, err
+	}
+	if uint64(len(mem)) < layout.Size() {
+		return nil, fmt.Errorf("block of %d bytes: the rings need %d: %w", len(mem), layout.Size(), syscall.EINVAL)
+	}
+	block, err := abi.NewQPBlock(mem, layout)
+	if err != nil {
+		return nil, err
+	}
+	if err := guarded(block.Reset); err != nil {
+		return nil, err
+	}
+	number, ok := c.shard.table.take()
+	if !ok {
+		return nil, fmt.Errorf("all queue pair numbers are in use: %w", syscall.ENOMEM)
+	}
+	q = &QP{
+		ctx: c, shard: c.shard, pd: cfg.PD, typ: cfg.Type,
+		sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, sigAll: cfg.SigAll,
+		cap: capacity, cookie: cfg.Cookie, handle: cfg.Handle,
+		qpn: number, alive: true, block: block, timerAt: -1,
+	}
+	q.attr.Cap = capacity
+	q.flow.qp = q
+	q.engine = c.dev.newEngine(q)
+	q.pd.refs++
+	q.sendCQ.refs++
+	q.recvCQ.refs++
+	// Built; now everybody may find it.
+	c.shard.do(c.shard.publish(q))
+	return q, nil
+}
+
+func (c *Context) checkQP(cfg *QPConfig) error {
+	if err := c.ownsPD(cfg.PD); err != nil {
+		return err
+	}
+	if err := c.ownsCQ(cfg.SendCQ); err != nil {
+		return fmt.Errorf("send queue: %w", err)
+	}
+	if err := c.ownsCQ(cfg.RecvCQ); err != nil {
+		return fmt.Errorf("receive queue: %w", err)
+	}
+	switch cfg.Type {
+	case ib.QPTypeRC:
+	case ib.QPTypeUC, ib.QPTypeUD, ib.QPTypeXRCSend, ib.QPTypeXRCRecv, ib.QPTypeRawPacket:
+		return fmt.Errorf("type %s is not built in this version, only RC: %w", typeName(cfg.Type), syscall.EOPNOTSUPP)
+	default:
+		return fmt.Errorf("type %d: applications cannot have such: %w", cfg.Type, syscall.EINVAL)
+	}
+	if cfg.Block == nil {
+		return fmt.Errorf("no memory for the rings: %w", syscall.EINVAL)
+	}
+	l, want := &c.dev.limits, &cfg.Cap
+	for _, v := range []struct {
+		name        string
+		want, limit uint32
+	}{
+		{"max_send_wr", want.MaxSendWR, l.MaxQPWR},
+		{"max_recv_wr", want.MaxRecvWR, l.MaxQPWR},
+		{"max_send_sge", want.MaxSendSGE, l.MaxSGE},
+		{"max_recv_sge", want.MaxRecvSGE, l.MaxSGE},
+		{"max_inline_data", want.MaxInlineData, l.MaxInlineData},
+	} {
+		if v.want > v.limit {
+			return fmt.Errorf("%s %d: the device's limit is %d: %w", v.name, v.want, v.limit, syscall.EINVAL)
+		}
+	}
+	return nil
+}
+
+func typeName(t ib.QPType) string {
+	switch t {
+	case ib.QPTypeRC:
+		return "RC"
+	case ib.QPTypeUC:
+		return "UC"
+	case ib.QPTypeUD:
+		return "UD"
+	case ib.QPTypeXRCSend:
+		return "XRC initiator"
+	case ib.QPTypeXRCRecv:
+		return "XRC target"
+	case ib.QPTypeRawPacket:
+		return "raw packet"
+	}
+	return fmt.Sprintf("%d", uint8(t))
+}
+
+// QueryQP returns the attributes of a queue pair, its real capacities and whether every send is signaled.
+func (c *Context) QueryQP(q *QP) (attr ib.QPAttr, capacity ib.QPCap, sigAll bool) {
+	if q == nil || q.ctx != c {
+		return ib.QPAttr{State: ib.StateUnknown, CurState: ib.StateUnknown}, ib.QPCap{}, false
+	}
+	c.shard.do(c.shard.query(q, &attr))
+	return attr, q.cap, q.sigAll
+}
+
+// DestroyQP destroys a queue pair. Outstanding requests vanish; when it returns the device does not touch the rings any
+// more.
+func (c *Context) DestroyQP(q *QP) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ownsQP(q); err != nil {
+		return fmt.Errorf("destroy qp: %w", err)
+	}
+	c.shard.do(c.shard.retire(q))
+	q.release()
+	return nil
+}
+
+// release gives back what a queue pair had, after the shard has forgotten it.
+func (q *QP) release() {
+	q.alive = false
+	q.shard.table.put(q.qpn)
+	q.pd.refs--
+	q.sendCQ.refs--
+	q.recvCQ.refs--
+	q.ctx.purse.uncharge(resQPs, 1)
+}
+
+func (c *Context) ownsQP(q *QP) error {
+	if q == nil || q.ctx != c || !q.alive {
+		return fmt.Errorf("no such queue pair in this context: %w", syscall.EINVAL)
+	}
+	return nil
+}

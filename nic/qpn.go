@@ -1,0 +1,144 @@
+package nic
+
+import (
+	"math/bits"
+	"sync"
+
+	"github.com/softnic/softnicd/ib"
+)
+
+const (
+	qpnBits = 24
+	// maxQPs leaves a quarter of the numbers in use at the most: the rest is quarantine.
+	maxQPs = 1 << (qpnBits - 2)
+)
+
+// qpTable finds queue pairs by number. A number is a keyed permutation of slot and generation: unpredictable outside, an
+// index inside. The slot's queue pair is compared with the whole number, so a number of an earlier generation finds
+// nothing.
+//
+// There are at least twice as many slots as queue pairs, reused in the order in which they became free, each with its
+// next generation: a number comes back after 2^23 others. Numbers are taken and given back from anywhere; the shard alone
+// publishes, hides and finds.
+type qpTable struct {
+	perm     qpnPermutation
+	slots    []*QP
+	slotBits uint
+
+	mu       sync.Mutex // control goroutines take numbers and give them back
+	capacity int
+	live     int
+	gens     []uint32
+	free     []uint32 // ring of free slots, oldest first
+	first    int
+	frees    int
+}
+
+func newQPTable(capacity int, random func() uint64) *qpTable {
+	capacity = min(max(capacity, 1), maxQPs)
+	slotBits := uint(bits.Len(uint(2*capacity - 1)))
+	n := 1 << slotBits
+	t := &qpTable{
+		perm:     newQPNPermutation(random),
+		slots:    make([]*QP, n),
+		slotBits: slotBits,
+		capacity: capacity,
+		gens:     make([]uint32, n),
+		free:     make([]uint32, n),
+		frees:    n,
+	}
+	for i := range t.free {
+		t.gens[i] = uint32(random()) & t.genMask()
+		j := int(random() % uint64(i+1))
+		t.free[i] = t.free[j]
+		t.free[j] = uint32(i)
+	}
+	return t
+}
+
+func (t *qpTable) genMask() uint32 { return 1<<(qpnBits-t.slotBits) - 1 }
+
+// take returns a number that nobody has, and false when all are taken.
+func (t *qpTable) take() (ib.QPN, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live == t.capacity {
+		return 0, false
+	}
+	slot := t.free[t.first]
+	t.first = (t.first + 1) & (len(t.free) - 1)
+	t.frees--
+	t.live++
+	for {
+		v := t.gens[slot]<<t.slotBits | slot
+		t.gens[slot] = (t.gens[slot] + 1) & t.genMask()
+		// QP0 and QP1 are management's, the highest number is multicast's.
+		if n := ib.QPN(t.perm.forward(v)); n > ib.GSI && n != ib.MulticastQPN {
+			return n, true
+		}
+	}
+}
+
+// publish makes q findable by its number, which take returned.
+func (t *qpTable) publish(q *QP) { t.slots[t.slot(q.qpn)] = q }
+
+// hide makes it unfindable. The number stays taken.
+func (t *qpTable) hide(q *QP) {
+	if s := &t.slots[t.slot(q.qpn)]; *s == q {
+		*s = nil
+	}
+}
+
+// put gives a number back.
+func (t *qpTable) put(n ib.QPN) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.free[(t.first+t.frees)&(len(t.free)-1)] = t.slot(n)
+	t.frees++
+	t.live--
+}
+
+// find returns the queue pair with exactly this number, nil if there is none.
+func (t *qpTable) find(n ib.QPN) *QP {
+	if q := t.slots[t.slot(n)]; q != nil && q.qpn == n {
+		return q
+	}
+	return nil
+}
+
+func (t *qpTable) slot(n ib.QPN) uint32 {
+	return t.perm.inverse(uint32(n)&ib.QPNMask) & (1<<t.slotBits - 1)
+}
+
+// qpnPermutation is a keyed permutation of the 24-bit numbers: a balanced Feistel network of four rounds.
+type qpnPermutation [4]struct{ add, mul uint64 }
+
+func newQPNPermutation(random func() uint64) (p qpnPermutation) {
+	for i := range p {
+		p[i].add, p[i].mul = random(), random()|1
+	}
+	return p
+}
+
+func (p *qpnPermutation) mix(round int, half uint32) uint32 {
+	h := (uint64(half) + p[round].add) * p[round].mul
+	h ^= h >> 31
+	h *= 0x9e3779b97f4a7c15
+	return uint32(h >> 52)
+}
+
+func (p *qpnPermutation) forward(v uint32) uint32 {
+	l, r := v>>12, v&0xfff
+	for i := range p {
+		l, r = r, l^p.mix(i, r)
+	}
+	return l<<12 | r
+}
+
+func (p *qpnPermutation) inverse(v uint32) uint32 {
+	l, r := v>>12, v&0xfff
+	for i := len(p) - 1; i >= 0; i-- {
+		l, r = r^p.mix(i, l), l
+	}
+	return l<<12 | r
+}

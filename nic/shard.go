@@ -1,0 +1,329 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
+	"github.com/softnic/softnicd/wire"
+)
+
+const never = clock.Never
+
+// How much a shard does in one round before it looks at everything else again.
+const (
+	burstFrames  = 128
+	burstBytes   = 128 << 10
+	recvPackets  = 64
+	bellSlots    = 256
+	flushedBytes = 64 // what a call counts at least that moved nothing and wants another
+	// stall is a gap between rounds after which the port is emptied before timers fire: what they wait for may have
+	// arrived long ago.
+	stall = time.Millisecond
+	// drainPackets bounds that, and quiesce. A local ring holds fewer.
+	drainPackets = 1 << 16
+)
+
+// shard is the part of a device that moves data. Everything in it belongs to the goroutine that turns it; others hand it
+// commands by do.
+type shard struct {
+	dev   *Device
+	index int
+	port  Port
+	now   clock.Time // of this round
+
+	table    *qpTable
+	sched    scheduler
+	timers   timers
+	tenants  map[uint64]*tenant
+	contexts []*Context
+	overruns []*CQ // that died since the last look
+	held     []*CQ // that hold an event back
+
+	burst   *wire.Burst
+	settled int // frames of the burst that are whole
+	packets []wire.Packet
+	slots   []uint32 // rung
+
+	// Private copies, here so that they need not be allocated.
+	sendWQE abi.SendWQE
+	recvWQE abi.RecvWQE
+	cqe     abi.CQE
+
+	counters  transport.Counters
+	drops     drops
+	ecnMarked uint64
+	lost      uint64 // frames that a port that failed or was congested too long did not take
+
+	in   inbox
+	wait sleeper
+}
+
+func newShard(d *Device, index int, port Port, random func() uint64) (*shard, error) {
+	s := &shard{
+		dev:     d,
+		index:   index,
+		port:    port,
+		table:   newQPTable(int(d.limits.MaxQP), random),
+		tenants: make(map[uint64]*tenant),
+		burst:   wire.NewBurst(burstFrames),
+		packets: make([]wire.Packet, recvPackets),
+		slots:   make([]uint32, 0, bellSlots),
+		wait:    newSleeper(),
+	}
+	if !d.cfg.Manual {
+		if err := s.wait.open(port.Descriptor()); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// round does everything there is to do once, in the order in which one thing makes work for the next, and reports whether
+// there was anything.
+func (s *shard) round(now clock.Time) (busy bool) {
+	gap := now.Sub(s.now)
+	s.now = now
+	busy = s.commands(now)
+	busy = s.doorbells() || busy
+	limit := recvPackets
+	if gap > stall {
+		limit = drainPackets
+	}
+	busy = s.receive(now, limit) > 0 || busy
+	busy = s.expire(now) || busy
+	busy = s.transmit(now) || busy
+	return busy
+}
+
+// next returns when the next round has something to do if nothing arrives.
+func (s *shard) next() clock.Time {
+	if s.sched.ready > 0 {
+		return s.now
+	}
+	t := s.timers.next()
+	if s.burst.Len() > 0 {
+		t = min(t, s.now.Add(congestionPause))
+	}
+	for _, q := range s.held {
+		t = min(t, q.queue.Deadline())
+	}
+	return t
+}
+
+// congestionPause is how long a port that took nothing is left alone by a shard that has nothing else to do.
+const congestionPause = 100 * time.Microsecond
+
+// doorbells schedules the queue pairs that were rung. A bit is a hint: what was posted stands in the rings.
+func (s *shard) doorbells() (busy bool) {
+	for i := 0; i < len(s.contexts); i++ {
+		c := s.contexts[i]
+		if c.bell == nil || c.dead || !s.pending(c) {
+			continue
+		}
+		busy = true
+		for _, slot := range s.rung(c) {
+			if uint64(slot) < uint64(len(c.slots)) && c.slots[slot] != nil {
+				s.sched.add(&c.slots[slot].flow)
+			}
+		}
+	}
+	return busy
+}
+
+// pending and rung touch the doorbell page; a context whose page is gone is finished.
+func (s *shard) pending(c *Context) bool {
+	defer s.containContext(c)
+	return c.bell.Pending()
+}
+
+func (s *shard) rung(c *Context) []uint32 {
+	defer s.containContext(c)
+	return c.bell.Take(s.slots[:0])
+}
+
+func (s *shard) containContext(c *Context) {
+	if r := recover(); r != nil {
+		addr, ok := faultAddress(r)
+		if !ok {
+			panic(r)
+		}
+		s.kill(c, fmt.Sprintf("its doorbell page is gone at %#x", addr))
+	}
+}
+
+// receive takes packets from the port until it has none or limit is reached, and returns how many there were.
+func (s *shard) receive(now clock.Time, limit int) (n int) {
+	for n < limit {
+		got := s.port.Recv(now, s.packets)
+		if got == 0 {
+			break
+		}
+		n += got
+		for i := range s.packets[:got] {
+			p := &s.packets[i]
+			if p.TrafficClass&3 == 3 {
+				s.ecnMarked++
+			}
+			q, r := s.judge(p)
+			if r != accepted {
+				s.drops.count(r)
+				continue
+			}
+			s.after(q, s.engineReceive(now, q, p))
+		}
+	}
+	return n
+}
+
+// expire fires the deadlines that are due.
+func (s *shard) expire(now clock.Time) (busy bool) {
+	for q := s.timers.due(now); q != nil; q = s.timers.due(now) {
+		busy = true
+		s.after(q, s.engineExpire(now, q))
+		if q.timerAt >= 0 && !q.timer.After(now) {
+			break // an engine that wants to be called again at the same time gets its next turn in the next round
+		}
+	}
+	for i := len(s.held) - 1; i >= 0; i-- {
+		q := s.held[i]
+		if q.queue.Deadline().After(now) {
+			if q.queue.Deadline() == never {
+				s.dropHeld(q)
+			}
+			continue
+		}
+		busy = true
+		s.dropHeld(q)
+		if err := guarded(func() { q.queue.Expire(now) }); err != nil {
+			s.kill(q.ctx, err.Error())
+		}
+	}
+	return busy
+}
+
+// transmit fills the burst from the queue pairs that have something, in the scheduler's order, and hands it to the port.
+func (s *shard) transmit(now clock.Time) (busy bool) {
+	for budget := burstBytes; budget > 0 && !s.burst.Full(); {
+		f, allowance := s.sched.next()
+		if f == nil {
+			break
+		}
+		busy = true
+		q := f.qp
+		s.settled = s.burst.Len()
+		bytes, more := s.engineTransmit(now, q, min(allowance, budget))
+		if more && bytes <= 0 {
+			bytes = flushedBytes
+		}
+		s.sched.charge(f, bytes, more)
+		budget -= bytes
+		s.after(q, false)
+	}
+	return s.send(now) || busy
+}
+
+// after is what follows every call of an engine: the queue pair is scheduled if it has something to send, its deadline
+// entered, and what the call brought to light about the application takes effect.
+func (s *shard) after(q *QP, active bool) {
+	s.settled = s.burst.Len()
+	if q.dead {
+		return
+	}
+	if active {
+		s.sched.add(&q.flow)
+	}
+	if t := s.engineDeadline(s.now, q); t != never && !q.dead {
+		s.timers.set(q, t)
+	}
+	if q.doomed {
+		q.doomed = false
+		s.fail(q, ib.EventQPFatal)
+	}
+	if len(s.overruns) > 0 {
+		s.settleOverruns()
+	}
+}
+
+// send hands the burst to the port and reports whether it took anything. What it did not take stays first.
+func (s *shard) send(now clock.Time) (took bool) {
+	for s.burst.Len() > 0 {
+		sent, err := s.port.Send(now, s.burst.Frames())
+		if sent > 0 {
+			took = true
+			s.burst.Consume(sent)
+		}
+		if err == nil {
+			break // all of it, or the port is congested
+		}
+		var fault *FrameFault
+		if !errors.As(err, &fault) {
+			s.portFailed(err)
+			break
+		}
+		took = true
+		f := &s.burst.Frames()[0]
+		qpn, cookie := f.QPN, f.Cookie
+		s.burst.Consume(1)
+		s.settled = s.burst.Len()
+		if q := s.table.find(qpn); q != nil {
+			s.after(q, s.engineFaulted(now, q, cookie))
+		}
+	}
+	s.settled = s.burst.Len()
+	return took
+}
+
+// portFailed gives up what waits for a port that does not work: it is lost as on a broken link. The port counts as down
+// until its link comes up again.
+func (s *shard) portFailed(err error) {
+	s.lost += uint64(s.burst.Len())
+	s.burst.Consume(s.burst.Len())
+	if s.dev.portFailed.CompareAndSwap(false, true) {
+		s.dev.log.Error("the port has failed", "error", err)
+		s.dev.publishPort()
+		s.dev.raise(ib.EventPortErr)
+	}
+}
+
+// quiescePatience is how often quiesce tries a port that takes nothing, a pause apart.
+const (
+	quiescePatience = 50
+	quiescePause    = 100 * time.Microsecond
+)
+
+// quiesce returns when no frame that was made before refers to memory of applications any more: those of the burst are
+// sent, those in the port's local ring received. Nothing new is sent meanwhile, so there is an end to it. What a
+// congested port refuses for some milliseconds is lost.
+func (s *shard) quiesce(now clock.Time) {
+	for tries, total := 0, 0; ; {
+		took := s.send(now)
+		n := s.receive(now, recvPackets)
+		total += n
+		switch {
+		case n == 0 && s.burst.Len() == 0, total > drainPackets:
+			return
+		case n > 0 || took:
+			tries = 0
+		case tries == quiescePatience:
+			s.lost += uint64(s.burst.Len())
+			s.burst.Consume(s.burst.Len())
+			s.settled = 0
+		default:
+			tries++
+			if !s.dev.cfg.Manual {
+				time.Sleep(quiescePause)
+			}
+		}
+	}
+}
+
+// idle reports whether nothing is left to send.
+func (s *shard) idle() (idle bool) {
+	s.do(func(clock.Time) { idle = s.sched.ready == 0 && s.burst.Len() == 0 })
+	return idle
+}
