@@ -1,10 +1,5 @@
 package dma
 
-import (
-	"sync/atomic"
-	"unsafe"
-)
+import "unsafe"
 
 func address2pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
-
-func loadWord(w *uint64) uint64 { return atomic.LoadUint64(w) }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/internal/shm"
 	"github.com/softnic/softnicd/wire"
 )
@@ -187,6 +189,39 @@ func TestProcessWithoutMappings(t *testing.T) {
 	}
 }
 
+// Copies of different processes and directions do not share a system call.
+func TestBatchesDoNotMix(t *testing.T) {
+	p := startPeer(t)
+	child, err := NewProcess(p.open("number"), p.base, uint64(pageSize), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := pattern(pages(t, 1), 77)
+	self := ownProcess(t, own)
+	want := pattern(make([]byte, pageSize), 1)
+
+	got := make([]byte, 30)
+	err = ReadPieces(got, []wire.Piece{{Mem: child, Len: 10}, {Mem: self, Len: 10}, {Mem: child, Off: 10, Len: 10}})
+	if err != nil || !bytes.Equal(got, append(append(append([]byte{}, want[:10]...), own[:10]...), want[10:20]...)) {
+		t.Errorf("read: %v, %v", err, got)
+	}
+
+	// The first ten bytes are written to the child, the last ten read from it.
+	tab, pd := NewTable(4, seeded()), new(Domain)
+	here := make([]byte, 10)
+	far := insert(t, tab, &MR{Domain: pd, Region: child, Length: child.Size(), Access: ib.AccessLocalWrite})
+	near := insert(t, tab, &MR{Domain: pd, Region: NewEmbedded(here), Length: 10, Access: ib.AccessLocalWrite})
+	list := []ib.SGE{{Addr: 100, Length: 10, LKey: far.LKey}, {Length: 10, LKey: near.LKey}}
+	payload := []wire.Piece{{Mem: &wire.Buffer{B: []byte("0123456789")}, Len: 10}, {Mem: child, Off: 200, Len: 10}}
+	if v, err := tab.Scatter(pd, list, 0, payload); v != OK || err != nil {
+		t.Fatal(v, err)
+	}
+	child.Read(got[:10], 100)
+	if string(got[:10]) != "0123456789" || !bytes.Equal(here, want[200:210]) {
+		t.Errorf("scattered %q and %v", got[:10], here)
+	}
+}
+
 // holes is a region over all pages of the child, as if the hole had come after its registration.
 func (p *peer) holes(proc *shm.Process) *process {
 	return &process{proc, p.base, childPages * uint64(pageSize)}
@@ -221,6 +256,13 @@ func TestProcessFaults(t *testing.T) {
 			check("own to own", CopyPayload(Span{r, 0, 64}, 0, []wire.Piece{{Mem: r, Off: 5 * page, Len: 8}}), r, hole)
 			check("pieces", ReadPieces(make([]byte, 73), []wire.Piece{{Mem: good, Len: 8}, {Mem: r, Off: 5*page - 64, Len: 65}}), r, hole)
 
+			end := childPages * page
+			check("to past the end", CopyPayload(Span{r, 0, end + 8}, end-4, []wire.Piece{{Mem: good, Len: 8}}), r, 0)
+			check("from past the end", ReadPieces(make([]byte, 8), []wire.Piece{{Mem: r, Off: end - 4, Len: 8}}), r, 0)
+			if !errors.Is(f, errBounds) {
+				t.Errorf("from past the end: %v", f)
+			}
+
 			// The other side's page is gone: the kernel says EFAULT too.
 			protect(t, near[pageSize:], unix.PROT_READ)
 			if !raceEnabled { // its atomics write in C, where a fault ends the process
@@ -246,7 +288,7 @@ func TestProcessFaults(t *testing.T) {
 }
 
 func TestOpenProcessRefuses(t *testing.T) {
-	file, err := os.CreateTemp(t.TempDir(), "mem")
+	file, err := os.Create(filepath.Join(t.TempDir(), "mem"))
 	if err != nil {
 		t.Fatal(err)
 	}

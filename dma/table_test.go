@@ -76,6 +76,7 @@ func TestVerdicts(t *testing.T) {
 		{"last page, last byte", pd, end.RKey, top, 1, w, OK, 4095},
 		{"last page, wraps", pd, end.RKey, top, 2, w, BadRange, 0},
 		{"last page, address 0", pd, end.RKey, 0, 1, w, BadRange, 0},
+		{"last page, nothing at address 0", pd, end.RKey, 0, 0, w, BadRange, 0},
 		{"last page, before", pd, end.RKey, top - 4096, 1, w, BadRange, 0},
 
 		{"all memory", pd, all.RKey, 0, top, w, OK, 0},
@@ -233,6 +234,17 @@ func TestPermutationInverts(t *testing.T) {
 		if w := p.forward(v); w >= 1<<keyBits || p.inverse(w) != v {
 			t.Fatalf("%#x -> %#x -> %#x", v, w, p.inverse(w))
 		}
+	}
+}
+
+// The key 0 is left out.
+func TestNoKeyIsZero(t *testing.T) {
+	tab := NewTable(100, seeded())
+	v := tab.perm.inverse(0)
+	slot := v & (1<<tab.slotBits - 1)
+	tab.gens[slot] = v >> tab.slotBits
+	if key := tab.nextKey(slot); key == 0 || tab.slot(key) != slot {
+		t.Errorf("key %#x", key)
 	}
 }
 
