@@ -160,33 +160,33 @@ func (r *responder) pending() bool { return !r.answers.empty() || r.nak.pending 
 // nothing to send.
 func (r *responder) answer(now clock.Time, out *wire.Burst) int {
 	if r.answers.empty() {
-		return r.sendNak(out)
+		return r.sendNak(now, out)
 	}
 	a := &r.answers.queue[r.answers.first]
 	switch a.kind {
 	case returning:
 		return r.sendRead(now, out, a)
 	case replying:
-		return r.sendAtomic(out, a)
+		return r.sendAtomic(now, out, a)
 	}
 	r.e.cfg.Counters.AcksSent++
-	bytes := r.sendAck(out, a.psn, wire.AckSyndrome, a.msn)
+	bytes := r.sendAck(now, out, a.psn, wire.AckSyndrome, a.msn)
 	r.answers.pop()
 	return bytes
 }
 
 // sendNak sends the NAK that waited behind the answers. All NAKs are ACKNOWLEDGE packets, whatever they refuse
 // (IBA 9.7.5.2).
-func (r *responder) sendNak(out *wire.Burst) int {
+func (r *responder) sendNak(now clock.Time, out *wire.Burst) int {
 	n := r.nak
 	// A NAK that has left needs no memory; the latch alone remembers it.
 	r.nak = refusal{}
 	r.e.cfg.Counters.NaksSent++
-	return r.sendAck(out, n.psn, n.syndrome, n.msn)
+	return r.sendAck(now, out, n.psn, n.syndrome, n.msn)
 }
 
-func (r *responder) sendAck(out *wire.Burst, psn ib.PSN, s wire.Syndrome, msn uint32) int {
-	return r.frame(out, wire.RCAcknowledge, psn, s, msn).Len()
+func (r *responder) sendAck(now clock.Time, out *wire.Burst, psn ib.PSN, s wire.Syndrome, msn uint32) int {
+	return r.sent(now, r.frame(out, wire.RCAcknowledge, psn, s, msn))
 }
 
 // frame starts a response. The credits of an ACK are always "none given": receives are not promised to anyone, and a
@@ -203,13 +203,13 @@ func (r *responder) frame(out *wire.Burst, op wire.Opcode, psn ib.PSN, s wire.Sy
 }
 
 // sendAtomic sends the value that was there before.
-func (r *responder) sendAtomic(out *wire.Burst, a *answer) int {
+func (r *responder) sendAtomic(now clock.Time, out *wire.Burst, a *answer) int {
 	x := &r.resources.ring[a.slot]
 	f := r.frame(out, wire.RCAtomicAcknowledge, a.psn, wire.AckSyndrome, a.msn)
 	wire.FindAtomicAckETH(f.Header()).SetOriginal(x.original)
 	x.answered = true
 	r.answers.pop()
-	return f.Len()
+	return r.sent(now, f)
 }
 
 // sendRead sends the next response of a READ. Its memory is named by reference and not stable, since its owner may write
@@ -236,7 +236,7 @@ func (r *responder) sendRead(now clock.Time, out *wire.Burst, a *answer) int {
 		x.answered = true
 		r.answers.pop()
 	}
-	return f.Len()
+	return r.sent(now, f)
 }
 
 // readResponse names the place of a response in its answer. A READ that was resumed is a new request with an answer of
@@ -266,13 +266,16 @@ func (r *responder) lostRead(now clock.Time, out *wire.Burst, a *answer) int {
 	r.answers.pop()
 	r.e.cfg.Counters.RespRemoteAccessErrors++
 	r.e.cfg.Counters.NaksSent++
-	return r.sendAck(out, psn, wire.NakRemoteAccess, msn)
+	return r.sendAck(now, out, psn, wire.NakRemoteAccess, msn)
 }
 
 // refuseRead ends the connection for a READ whose response psn cannot be made. What waits behind it is not answered any
-// more (IBA 9.7.5.2.4).
+// more (IBA 9.7.5.2.4). The first such response counts: those behind it, in the same burst, fail as well.
 func (r *responder) refuseRead(now clock.Time, psn ib.PSN) {
 	r.answers.clear()
+	if r.nak.fatal && !psn.Before(r.nak.psn) {
+		return
+	}
 	r.nak = refusal{syndrome: wire.NakRemoteAccess, psn: psn, msn: r.msn, pending: true, fatal: true}
 	r.e.cfg.Counters.RespRemoteAccessErrors++
 	r.msg = message{}

@@ -70,23 +70,29 @@ func newPeerScriptWith(t testing.TB, reads uint8, first ib.PSN) *peerScript {
 	s.mr = s.register(&dma.MR{Domain: s.domain, Region: dma.NewEmbedded(s.raw), Offset: canary, Base: memBase, Length: memSize, Access: allRights})
 	s.buf = make([]byte, bufSize)
 	s.bufs = s.register(&dma.MR{Domain: s.domain, Region: dma.NewEmbedded(s.buf), Base: bufBase, Length: bufSize, Access: ib.AccessLocalWrite})
+	s.attr = ib.QPAttr{
+		State: ib.StateInit, PathMTU: ib.MTU1024, DestQPN: peerQPN, RQPSN: first, AccessFlags: allRights,
+		MaxDestRDAtomic: reads, MinRNRTimer: rnrTimer,
+	}
+	s.connect(&s.qp)
+	return s
+}
+
+// connect makes the engine and brings it to RTR.
+func (s *peerScript) connect(qp transport.QueuePair) {
 	s.e = rc.New(rc.Config{
 		QPN:      0x11,
 		Cap:      ib.QPCap{MaxSendWR: 4, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 4},
 		Domain:   s.domain,
 		Table:    s.table,
-		QP:       &s.qp,
+		QP:       qp,
 		Counters: &s.counters,
 		Limits:   rc.Limits{MaxMessage: 1 << 30, Window: 64, AckEvery: 16},
 	})
-	s.attr = ib.QPAttr{
-		State: ib.StateInit, PathMTU: ib.MTU1024, DestQPN: peerQPN, RQPSN: first, AccessFlags: allRights,
-		MaxDestRDAtomic: reads, MinRNRTimer: rnrTimer,
-	}
+	s.attr.State = ib.StateInit
 	s.e.Modify(0, &s.attr, ib.QPAttrState|ib.QPAttrAccessFlags, nil)
 	s.modify(ib.StateRTR, ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer)
 	s.qp.events = nil
-	return s
 }
 
 // pattern is the byte at offset i of memory that nobody wrote.
@@ -343,7 +349,7 @@ func (s *peerScript) transmit(budget int) (replies []reply, more bool) {
 		}
 		payload := make([]byte, f.PayloadLen())
 		if err := dma.ReadPieces(payload, f.Payload()); err != nil {
-			s.e.Faulted(0, f.Cookie)
+			more = s.e.Faulted(0, f.Cookie) || more
 			continue
 		}
 		s.data = append(s.data, payload...)
@@ -476,9 +482,9 @@ func (s *peerScript) word(off int) uint64 { return binary.NativeEndian.Uint64(s.
 // safe says that nothing outside the region was written.
 func (s *peerScript) safe() {
 	s.t.Helper()
-	for i, b := range s.raw {
-		if (i < canary || i >= canary+memSize) && b != 0xc5 {
-			s.t.Fatalf("byte %d beside the region was written", i-canary)
+	for i, b := range s.raw[:canary] {
+		if b != 0xc5 || s.raw[canary+memSize+i] != 0xc5 {
+			s.t.Fatalf("memory beside the region was written, %d bytes from its start or end", i)
 		}
 	}
 }

@@ -76,7 +76,9 @@ func (r *responder) receive(now clock.Time, p *wire.Packet) bool {
 		return false
 	}
 	r.establish()
-	switch v := r.judge(p); v.action {
+	v := r.judge(p)
+	r.traceReceived(now, p, v)
+	switch v.action {
 	case accept:
 		// The CQ may overrun in complete, and the queue pair is in error before that returns: then nothing was
 		// delivered, and an ACK would be a lie.
@@ -252,6 +254,7 @@ func (r *responder) faulted(now clock.Time, cookie uint64) bool {
 	if slot < 0 || r.resources.ring[slot].kind != reading || !r.serves() && !r.nak.fatal {
 		return false
 	}
+	r.traceFault(now, psn)
 	r.refuseRead(now, psn)
 	return true
 }

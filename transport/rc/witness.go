@@ -1,0 +1,52 @@
+package rc
+
+import (
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/trace"
+	"github.com/softnic/softnicd/wire"
+)
+
+// What the responder leaves in the flight recorder: every request with its verdict, and every answer.
+
+var traceVerdicts = [...]trace.Verdict{
+	accept:   trace.Accepted,
+	drop:     trace.Dropped,
+	repeat:   trace.Duplicate,
+	gap:      trace.OutOfOrder,
+	notReady: trace.NotReady,
+	refuse:   trace.NAKed,
+}
+
+func (r *responder) traceReceived(now clock.Time, p *wire.Packet, v verdict) {
+	if r.e.cfg.Trace == nil {
+		return
+	}
+	r.e.cfg.Trace.Add(trace.Event{
+		Time: now, QPN: r.e.cfg.QPN, PSN: p.PSN(), Length: uint32(p.Len),
+		Kind: trace.Received, Opcode: uint8(p.Opcode), Verdict: traceVerdicts[v.action],
+	})
+}
+
+// sent records an answer that is complete, and returns its bytes.
+func (r *responder) sent(now clock.Time, f *wire.Frame) int {
+	if r.e.cfg.Trace != nil {
+		r.traceSent(now, f)
+	}
+	return f.Len()
+}
+
+func (r *responder) traceSent(now clock.Time, f *wire.Frame) {
+	e := trace.Event{
+		Time: now, QPN: r.e.cfg.QPN, PSN: f.BTH().PSN(), Length: uint32(f.PayloadLen()),
+		Kind: trace.Sent, Opcode: uint8(f.BTH().Opcode()),
+	}
+	if h := wire.FindAETH(f.Header()); h != nil {
+		e.Syndrome = uint8(h.Syndrome())
+	}
+	r.e.cfg.Trace.Add(e)
+}
+
+func (r *responder) traceFault(now clock.Time, psn ib.PSN) {
+	r.e.cfg.Trace.Add(trace.Event{Time: now, QPN: r.e.cfg.QPN, PSN: psn, Kind: trace.Faulted})
+}
