@@ -18,23 +18,27 @@ func (r *requester) receive(now clock.Time, p *wire.Packet) bool {
 		return false
 	}
 	psn := p.PSN()
+	r.traceResponse(now, p)
 	if !r.outstanding(psn) {
 		// Late, duplicate or forged: it says nothing about what we wait for.
 		r.e.cfg.Counters.GhostAcks++
-		r.traceGhost(now, p)
 		return false
 	}
-	r.traceResponse(now, p)
 	switch {
+	case acknowledges(p.Opcode):
+		r.acknowledgement(now, psn, wire.FindAETH(p.Header).Syndrome())
 	case p.Opcode.IsReadResponse():
 		r.readResponse(now, psn, p)
-	case p.Opcode.Headers().Has(wire.HasAtomicAckETH):
-		r.atomicResponse(now, psn, p)
 	default:
-		r.acknowledgement(now, psn, wire.FindAETH(p.Header).Syndrome())
+		r.atomicResponse(now, psn, p)
 	}
 	r.settle(now)
 	return true
+}
+
+// acknowledges tells acknowledgements, which come in every kind, from the responses of READs and atomics.
+func acknowledges(o wire.Opcode) bool {
+	return !o.IsReadResponse() && !o.Headers().Has(wire.HasAtomicAckETH)
 }
 
 // outstanding reports whether a number was used and not acknowledged: una <= psn < nxt.
@@ -66,7 +70,7 @@ func (r *requester) acknowledge(now clock.Time, p ib.PSN) {
 			break
 		}
 		r.una = w.first.Add(w.packets)
-		r.complete(ib.WCSuccess, transport.VendorNone)
+		r.complete(now, ib.WCSuccess, transport.VendorNone)
 	}
 	r.progress(now, before)
 }
@@ -225,7 +229,7 @@ func (r *requester) atomicResponse(now clock.Time, psn ib.PSN, p *wire.Packet) {
 func (r *requester) advance(now clock.Time, psn ib.PSN, ends bool) {
 	r.una = psn.Next()
 	if ends {
-		r.complete(ib.WCSuccess, transport.VendorNone)
+		r.complete(now, ib.WCSuccess, transport.VendorNone)
 	}
 	r.progress(now, psn)
 }

@@ -15,7 +15,8 @@
 //
 //	engine.go     the two halves, state, and the header that all frames share
 //	work.go       private copies of posted sends, in a ring
-//	requester.go  which packet goes next, and how it is made
+//	requester.go  which packet goes next
+//	segment.go    how a request packet is made
 //	window.go     how many packets may be on their way
 //	retry.go      timers, and going back after a loss
 //	completer.go  what a response says about requests
@@ -23,6 +24,7 @@
 //	responder.go  the peer's requests, judged in the specification's order
 //	replay.go     READs and atomics that may be asked for again
 //	ack.go        acknowledgements owed
+//	trace.go      what the flight recorder is told
 //
 // Built are SEND and WRITE with and without immediate, READ, COMPARE SWAP and FETCH ADD. Requests for anything else
 // complete with WCLocQPOpErr.

@@ -86,12 +86,14 @@ func (e *Engine) Deadline() clock.Time { return e.req.deadline() }
 // Modify implements transport.Engine.
 func (e *Engine) Modify(now clock.Time, attr *ib.QPAttr, mask ib.QPAttrMask, path *wire.Path) bool {
 	e.attr = *attr
-	e.mtu = attr.PathMTU.Bytes()
+	// Until the way to RTR gives one, the least there is.
+	e.mtu = max(attr.PathMTU.Bytes(), ib.MTU256.Bytes())
 	if path != nil {
 		e.path = path
 	}
-	if mask&ib.QPAttrState != 0 {
+	if mask&ib.QPAttrState != 0 && e.state != attr.State {
 		e.state = attr.State
+		e.enters(now, e.state)
 	}
 	if e.state == ib.StateReset {
 		e.req.reset()
@@ -132,6 +134,7 @@ func (e *Engine) fatal(now clock.Time) {
 		return
 	}
 	e.state = ib.StateErr
+	e.enters(now, e.state)
 	e.req.stopTimers()
 	e.cfg.QP.SetState(ib.StateErr)
 }

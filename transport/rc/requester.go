@@ -105,7 +105,7 @@ func (r *requester) query(attr *ib.QPAttr) {
 func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes int, more bool) {
 	switch r.e.state {
 	case ib.StateErr:
-		return r.flush(budget)
+		return r.flush(now, budget)
 	case ib.StateRTS, ib.StateSQD:
 	default:
 		return 0, false
@@ -126,7 +126,7 @@ func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 			r.spoil(r.cursor, ib.WCLocProtErr, vendorOf(v))
 			break
 		}
-		r.sent(f, w)
+		r.sent(now, f, w)
 		bytes += f.Len()
 		last = f
 	}
@@ -272,9 +272,10 @@ func (r *requester) judgeResult(w *work) {
 }
 
 // sent moves the cursor behind the packet that was just made.
-func (r *requester) sent(f *wire.Frame, w *work) {
+func (r *requester) sent(now clock.Time, f *wire.Frame, w *work) {
 	psn := f.BTH().PSN()
-	if w.started && distance(r.una, psn) < distance(r.una, r.nxt) {
+	again := psn != r.nxt
+	if again {
 		r.e.cfg.Counters.Retransmissions++
 	}
 	if !w.started {
@@ -300,5 +301,5 @@ func (r *requester) sent(f *wire.Frame, w *work) {
 	if end := psn.Add(taken); distance(r.una, end) > distance(r.una, r.nxt) {
 		r.nxt = end
 	}
-	r.traceSent(f, w)
+	r.traceSent(now, f, again)
 }

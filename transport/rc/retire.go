@@ -3,6 +3,7 @@ package rc
 import (
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/trace"
 	"github.com/softnic/softnicd/transport"
 )
 
@@ -48,14 +49,13 @@ func (r *requester) settle(now clock.Time) bool {
 // fail ends the oldest request with an error and takes the queue pair to the error state: first the state, so that who
 // sees the completion finds it there.
 func (r *requester) fail(now clock.Time, status ib.WCStatus, vendor transport.VendorErr) {
-	r.traceFail(now, status)
 	r.e.fatal(now)
 	r.e.cfg.Counters.ReqCQEError++
-	r.complete(status, vendor)
+	r.complete(now, status, vendor)
 }
 
 // complete ends the oldest request. The queue pair may be in the error state when it returns: its CQ may have overrun.
-func (r *requester) complete(status ib.WCStatus, vendor transport.VendorErr) {
+func (r *requester) complete(now clock.Time, status ib.WCStatus, vendor transport.VendorErr) {
 	w := r.q.at(r.q.head)
 	if w.started && w.answered() {
 		r.reads--
@@ -64,6 +64,7 @@ func (r *requester) complete(status ib.WCStatus, vendor transport.VendorErr) {
 	if int32(r.cursor.position-r.q.head) < 0 {
 		r.cursor = cursor{position: r.q.head}
 	}
+	r.traceCompleted(now, status, w.length)
 	r.request.Index, r.request.Opcode, r.request.Flags, r.request.WRID = w.index, w.opcode, w.flags, w.wrid
 	r.report(status, vendor, completedBytes(w))
 }
@@ -77,13 +78,14 @@ func (r *requester) report(status ib.WCStatus, vendor transport.VendorErr, bytes
 }
 
 // flush ends what was fetched and what is posted, in order, in the error state. It counts 64 bytes a completion.
-func (r *requester) flush(budget int) (bytes int, more bool) {
+func (r *requester) flush(now clock.Time, budget int) (bytes int, more bool) {
 	const cost = 64
 	for ; bytes < budget; bytes += cost {
 		if !r.q.empty() {
-			r.complete(ib.WCWRFlushErr, transport.VendorFlushed)
+			r.complete(now, ib.WCWRFlushErr, transport.VendorFlushed)
 		} else if r.take() != transport.Empty {
 			// Whether it makes sense no longer matters.
+			r.traceCompleted(now, ib.WCWRFlushErr, 0)
 			r.report(ib.WCWRFlushErr, transport.VendorFlushed, 0)
 		} else {
 			return bytes, false
@@ -105,6 +107,7 @@ func (r *requester) faulted(now clock.Time, cookie uint64) bool {
 		return false
 	}
 	w := r.q.at(position)
+	r.trace(now, trace.Faulted, psn)
 	r.spoil(cursor{position, distance(w.first, psn)}, ib.WCLocProtErr, transport.VendorMemoryFault)
 	r.settle(now)
 	return true

@@ -3,6 +3,7 @@ package rc
 import (
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/trace"
 	"github.com/softnic/softnicd/transport"
 )
 
@@ -43,7 +44,7 @@ func (r *requester) expire(now clock.Time) bool {
 	r.e.cfg.Counters.LocalAckTimeoutErr++
 	// What was sent since the last hole may be lost as well, so the next word about it counts again.
 	r.retry.recovering = false
-	r.traceTimeout(now)
+	r.trace(now, trace.Timeout, r.una)
 	r.tryAgain(now, transport.VendorTimeout)
 	return true
 }
@@ -85,7 +86,7 @@ func (r *requester) notReady(now clock.Time, code uint8) {
 	r.retry.recovering = false
 	r.goBack()
 	r.retry.rnrDeadline = now.Add(ib.RNRTimer(code))
-	r.traceRNR(now, code)
+	r.trace(now, trace.RNRWait, r.una)
 }
 
 // lost says that the packet at una is missing at the peer, or its response here. One hole is repaired once.
@@ -115,7 +116,6 @@ func (r *requester) tryAgain(now clock.Time, cause transport.VendorErr) {
 	r.retry.left--
 	r.window.shrink()
 	r.goBack()
-	r.traceRetry(now, cause)
 }
 
 // goBack moves the cursor to una. The oldest request owns it: what is acknowledged has completed. The timer is started

@@ -255,10 +255,15 @@ func (s *script) deliver(when clock.Time, packets ...packet) {
 	s.t.Helper()
 	s.run(when)
 	for i := range packets {
-		var p wire.Packet
-		packets[i].make(&p)
-		s.e.Receive(s.now, &p)
+		s.receive(packets[i])
 	}
+}
+
+// receive hands a packet to the engine, which gets no chance to send before or after it.
+func (s *script) receive(p packet) bool {
+	var made wire.Packet
+	p.make(&made)
+	return s.e.Receive(s.now, &made)
 }
 
 // completes compares the send completions since the last time, all of them.
@@ -700,6 +705,14 @@ func (q *fakeQP) compare(what string, got, want []completed) {
 	}
 	if !same {
 		q.t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// vendor compares vendor_err of a send completion that was not yet compared.
+func (q *fakeQP) vendor(i int, want transport.VendorErr) {
+	q.t.Helper()
+	if i >= len(q.sendDone) || q.sendDone[i].detail.VendorErr != want {
+		q.t.Fatalf("send completions %v: vendor_err of number %d is not %#x", q.sendDone, i, want)
 	}
 }
 
