@@ -14,8 +14,8 @@ import (
 // There are two ways in. process_vm_readv takes many ranges in a call but needs a process number and the right to trace
 // it, which the Yama security module refuses for processes that are not children. The other is a descriptor of
 // /proc/self/mem that the process opened and passed. It works across process namespaces and cannot come to mean another
-// process, but writes even pages that were made read-only: [Process.Check] tells of those that are so now, and of what
-// its owner protects later it does not know. The first is taken where it can be.
+// process, but it reaches even into pages that their owner protected: [Process.Check] tells of those that are protected now,
+// nothing of those that will be. The first is taken where it can be.
 type Process struct {
 	pid  int
 	mem  int
