@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/transport"
@@ -98,7 +99,7 @@ func (r *responder) isSource(p *wire.Packet, err error) bool {
 
 // complete moves the PSN on and, with the last packet of a message, counts it and ends its receive. Everything is in
 // order before the completion is given: it may be seen at once, and may overrun the CQ.
-func (r *responder) complete(p *wire.Packet) {
+func (r *responder) complete(now clock.Time, p *wire.Packet) {
 	op := p.Opcode
 	n := uint32(1)
 	if op.IsRead() {
@@ -122,7 +123,7 @@ func (r *responder) complete(p *wire.Packet) {
 	}
 	r.msg = message{}
 	if takesReceive(op) {
-		r.deliver(p)
+		r.deliver(now, p)
 	}
 }
 
@@ -143,7 +144,7 @@ func (r *responder) repaired() {
 }
 
 // deliver completes the receive of a SEND or WRITE with immediate.
-func (r *responder) deliver(p *wire.Packet) {
+func (r *responder) deliver(now clock.Time, p *wire.Packet) {
 	r.wc = transport.Completion{
 		Opcode:    ib.WCRecv,
 		ByteLen:   uint32(r.cur.done),
@@ -156,5 +157,5 @@ func (r *responder) deliver(p *wire.Packet) {
 	if h := wire.FindImmDt(p.Header); h != nil {
 		r.wc.Flags, r.wc.Imm = ib.WCWithImm, h.Data()
 	}
-	r.end()
+	r.end(now)
 }

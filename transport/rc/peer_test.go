@@ -9,6 +9,7 @@ import (
 
 	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/trace"
 	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/transport/rc"
 	"github.com/softnic/softnicd/wire"
@@ -53,13 +54,14 @@ type peerScript struct {
 	mr, bufs *dma.MR
 	data     []byte // payload of the READ responses that were expected
 	slot     uint64 // receive buffers given out
+	trace    *trace.Ring
 }
 
 func newPeerScript(t testing.TB) *peerScript { return newPeerScriptWith(t, 4, epsn) }
 
 // newPeerScriptWith brings an engine to RTR with max_dest_rd_atomic and rq_psn.
 func newPeerScriptWith(t testing.TB, reads uint8, first ib.PSN) *peerScript {
-	s := &peerScript{t: t, burst: wire.NewBurst(64), domain: &dma.Domain{Handle: 1}}
+	s := &peerScript{t: t, burst: wire.NewBurst(64), domain: &dma.Domain{Handle: 1}, trace: trace.NewRing(64)}
 	seed := uint64(1)
 	s.table = dma.NewTable(64, func() uint64 { seed = seed*6364136223846793005 + 1442695040888963407; return seed ^ seed>>29 })
 	s.raw = bytes.Repeat([]byte{0xc5}, canary+memSize+canary)
@@ -87,6 +89,7 @@ func (s *peerScript) connect(qp transport.QueuePair) {
 		Table:    s.table,
 		QP:       qp,
 		Counters: &s.counters,
+		Trace:    s.trace,
 		Limits:   rc.Limits{MaxMessage: 1 << 30, Window: 64, AckEvery: 16},
 	})
 	s.attr.State = ib.StateInit

@@ -358,13 +358,15 @@ func TestResponderReceiveErrors(t *testing.T) {
 			s.expect()
 			s.completed()
 			s.modify(ib.StateInit, ib.QPAttrAccessFlags)
-			s.attr.RQPSN = 7
+			s.attr.RQPSN = 150
 			s.modify(ib.StateRTR, ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer)
-			s.deliver(s.fetchAdd(100, 0, 1)) // an atomic of the former life is beyond a gap now
-			s.expect(nak(7, wire.NakSequence, 0))
+			s.deliver(s.fetchAdd(100, 0, 1)) // of the former life
+			s.expect()
+			s.deliver(sendOnly(150, 8)) // the receive that was taken is gone, too
+			s.expect(nak(150, wire.RNRNak(rnrTimer), 0))
 			s.post(2, 64)
-			s.deliver(sendOnly(7, 8))
-			s.expect(ack(7, 1))
+			s.deliver(sendOnly(150, 8))
+			s.expect(ack(150, 1))
 			s.completed(received(2, 8))
 		}},
 		{"packets in RESET, INIT and ERR are dropped", "IBA 10.3.1; CVE-2026-93107", func(s *peerScript) {

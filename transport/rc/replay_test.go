@@ -214,6 +214,15 @@ func TestResponderDuplicates(t *testing.T) {
 			s.expect(readOnly(101, mtu, 1))
 		})
 	}
+	t.Run("READ of a zero-based region that wraps to its start", func(t *testing.T) {
+		s := newPeerScript(t)
+		key := s.register(&dma.MR{Domain: s.domain, Region: s.mr.Region, Offset: canary, Length: memSize, Access: allRights}).RKey
+		s.deliver(s.read(100, 0, 2*mtu).keyed(key).at(0))
+		s.expect(readFirst(100, 1), readLast(101, mtu, 1))
+		s.deliver(s.read(100, 0, mtu).keyed(key).at(^uint64(0) - mtu + 1))
+		s.expect()
+		s.state(ib.StateRTR)
+	})
 	for _, length := range []uint32{2 * mtu, 2*mtu - 5} {
 		for off := uint32(0); off <= length+64; off += 37 {
 			s := newPeerScript(t)

@@ -82,7 +82,7 @@ func (r *responder) receive(now clock.Time, p *wire.Packet) bool {
 	case accept:
 		// The CQ may overrun in complete, and the queue pair is in error before that returns: then nothing was
 		// delivered, and an ACK would be a lie.
-		if r.complete(p); r.serves() {
+		if r.complete(now, p); r.serves() {
 			r.acknowledge(p)
 		}
 	case repeat:
@@ -137,7 +137,7 @@ func (r *responder) refuse(now clock.Time, v verdict) {
 		}
 		c.RespCQEError++
 		r.wc = transport.Completion{Status: v.status, VendorErr: v.vendor}
-		r.end()
+		r.end(now)
 		r.fail(now)
 		return
 	}
@@ -160,8 +160,9 @@ func eventOf(s wire.Syndrome) ib.EventType {
 }
 
 // end completes the receive in hand with wc. Whatever follows it has to ask for the state again.
-func (r *responder) end() {
+func (r *responder) end(now clock.Time) {
 	r.held = false
+	r.traceCompleted(now)
 	r.e.cfg.QP.CompleteRecv(&r.recv, &r.wc)
 }
 
@@ -190,14 +191,14 @@ const flushBytes = 64
 
 // flush ends every receive that is posted: first the one in hand, then the queue's. Of a shared receive queue the device
 // offers none in the error state, for they belong to others too (IBA 10.2.9).
-func (r *responder) flush(_ clock.Time, budget int) (bytes int, more bool) {
+func (r *responder) flush(now clock.Time, budget int) (bytes int, more bool) {
 	for bytes < budget {
 		if !r.held && !r.fetch() {
 			return bytes, false
 		}
 		r.e.cfg.Counters.RespCQEFlushError++
 		r.wc = transport.Completion{Status: ib.WCWRFlushErr, VendorErr: transport.VendorFlushed}
-		r.end()
+		r.end(now)
 		bytes += flushBytes
 	}
 	return bytes, true

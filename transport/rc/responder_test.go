@@ -209,6 +209,14 @@ func TestResponderPSN(t *testing.T) {
 			s.deliver(s.writeOnly(102, 0, 8), s.writeOnly(101, 0, 8), s.writeOnly(100, 0, 8))
 			s.expect(ack(100, 1), nak(101, wire.NakSequence, 1))
 		}},
+		{"reordered, the newest one lost: the NAK waits for the farthest", "IBA 9.7.5.1.2", func(s *peerScript) {
+			s.deliver(s.writeOnly(102, 0, 8), s.writeOnly(105, 0, 8), s.writeOnly(100, 0, 8), s.writeOnly(101, 0, 8), s.writeOnly(102, 0, 8))
+			s.expect(ack(102, 3), nak(103, wire.NakSequence, 3))
+		}},
+		{"reordered twice", "IBA 9.7.5.1.2", func(s *peerScript) {
+			s.deliver(s.writeOnly(105, 0, 8), s.writeOnly(100, 0, 8), s.writeOnly(102, 0, 8), s.writeOnly(101, 0, 8), s.writeOnly(102, 0, 8))
+			s.expect(ack(102, 3), nak(103, wire.NakSequence, 3))
+		}},
 		{"half the number space ahead counts as behind", "IBA 9.7.2; field B29", func(s *peerScript) {
 			s.deliver(s.writeOnly(ib.PSN(100).Add(1<<23), 0, 8))
 			s.expect(ack(99, 0))
@@ -477,6 +485,13 @@ func TestResponderAcknowledges(t *testing.T) {
 				s.t.Error("more: got false")
 			}
 			s.expect(readLast(103, mtu, 1))
+		}},
+		{"what the port does not take is not said again", "CVE-2023-53539", func(s *peerScript) {
+			s.deliver(s.read(100, 0, 2*mtu), s.fetchAdd(102, 8192, 1))
+			s.e.Transmit(0, s.burst, 1<<20)
+			if s.e.Transmit(0, s.burst, 1<<20); s.burst.Len() != 3 {
+				s.t.Errorf("%d frames wait, want 3", s.burst.Len())
+			}
 		}},
 		{"a full burst stops a READ", "transport.Engine.Transmit", func(s *peerScript) {
 			s.burst = wire.NewBurst(3)

@@ -7,7 +7,8 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
-// What the responder leaves in the flight recorder: every request with its verdict, and every answer.
+// What the responder leaves in the flight recorder: every request with its verdict, every answer, and the end of every
+// receive.
 
 var traceVerdicts = [...]trace.Verdict{
 	accept:   trace.Accepted,
@@ -45,6 +46,15 @@ func (r *responder) traceSent(now clock.Time, f *wire.Frame) {
 		e.Syndrome = uint8(h.Syndrome())
 	}
 	r.e.cfg.Trace.Add(e)
+}
+
+func (r *responder) traceCompleted(now clock.Time) {
+	if r.e.cfg.Trace == nil {
+		return
+	}
+	r.e.cfg.Trace.Add(trace.Event{
+		Time: now, QPN: r.e.cfg.QPN, Length: r.wc.ByteLen, Kind: trace.Completed, Opcode: uint8(r.wc.Status),
+	})
 }
 
 func (r *responder) traceFault(now clock.Time, psn ib.PSN) {
