@@ -1,0 +1,279 @@
+package verbs
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/abi/ctl"
+	"github.com/softnic/softnicd/cq"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/verbs/internal/arena"
+)
+
+// WC is a work completion. Which of its fields mean something depends on status and opcode, see ib.WC.
+type WC = ib.WC
+
+// CQ is a completion queue.
+type CQ struct {
+	ctx     *Context
+	channel *CompChannel // nil without
+	handle  uint32
+	cookie  uint64
+	block   arena.Block
+	closed  atomic.Bool
+	empty   atomic.Uint32 // polls in a row that found nothing
+
+	mu     sync.Mutex
+	reader *cq.Reader
+	taken  uint32  // entries taken, modulo 2^32
+	entry  abi.CQE // the one at hand
+
+	// Guarded by channel.mu.
+	events  uint64 // read from the channel and not taken
+	waiters int    // goroutines in Wait
+	acks    acks
+}
+
+// CQOption is a property of a completion queue.
+type CQOption func(*ctl.CreateCQ, *CQ)
+
+// WithChannel sends the queue's completion events to ch.
+func WithChannel(ch *CompChannel) CQOption {
+	return func(q *ctl.CreateCQ, v *CQ) { q.Channel, v.channel = ch.handle, ch }
+}
+
+// WithCompVector names a completion vector, from 0 to one less than the device's NumCompVectors.
+func WithCompVector(n int) CQOption {
+	return func(q *ctl.CreateCQ, _ *CQ) { q.CompVector = uint32(n) }
+}
+
+// CreateCQ makes a completion queue of at least so many entries, 1 to the device's MaxCQE; Capacity tells how many it got.
+// It need not have room for everything that is posted on its queue pairs, but if it overruns they all fail.
+func (c *Context) CreateCQ(entries int, opts ...CQOption) (*CQ, error) {
+	if err := c.fail(); err != nil {
+		return nil, err
+	}
+	// The device judges the number; only memory for it must not be asked for before.
+	if entries < 1 || entries > 1<<26 {
+		return nil, fmt.Errorf("create cq: %d entries: %w", entries, syscall.EINVAL)
+	}
+	capacity := abi.CQCapacity(uint32(entries))
+	block, err := c.arenas.Alloc(abi.CQBlockSize(capacity), abi.CacheLine)
+	if err != nil {
+		return nil, fmt.Errorf("create cq: %w", err)
+	}
+	v := &CQ{ctx: c, cookie: c.newCookie(), block: block}
+	q := &ctl.CreateCQ{Entries: uint32(entries), Arena: block.Arena, Offset: block.Offset, Cookie: v.cookie}
+	for _, f := range opts {
+		f(q, v)
+	}
+	if v.channel != nil && v.channel.ctx != c {
+		c.arenas.Free(block)
+		return nil, fmt.Errorf("create cq: the completion channel is of another context: %w", syscall.EINVAL)
+	}
+	// An event may come as soon as the daemon knows the queue.
+	c.mu.Lock()
+	c.cqs[v.cookie] = v
+	c.mu.Unlock()
+	var r ctl.CreateCQReply
+	if err = c.call(ctl.OpCreateCQ, q, &r); err == nil {
+		v.handle = r.Handle
+		if v.reader, err = cq.NewReader(block.Mem, r.Capacity); err != nil {
+			c.call(ctl.OpDestroyCQ, &ctl.Handle{Handle: r.Handle}, &ctl.Empty{})
+		}
+	}
+	if err != nil {
+		c.mu.Lock()
+		delete(c.cqs, v.cookie)
+		c.mu.Unlock()
+		c.arenas.Free(block)
+		return nil, err
+	}
+	return v, nil
+}
+
+// Capacity returns how many entries the queue holds.
+func (q *CQ) Capacity() int { return int(q.reader.Capacity()) }
+
+// Poll takes up to len(wc) completions, oldest first, and returns how many. It never waits and does not allocate; it makes
+// a system call only to yield the processor, when it has found nothing several times in a row.
+//
+// An error comes only without completions: ErrCQOverrun, ErrDeviceFatal or ErrClosed.
+func (q *CQ) Poll(wc []WC) (int, error) {
+	if len(wc) == 0 {
+		return 0, nil
+	}
+	q.mu.Lock()
+	n, err := q.poll(wc)
+	q.mu.Unlock()
+	if n > 0 {
+		if q.empty.Load() != 0 {
+			q.empty.Store(0)
+		}
+		return n, nil
+	}
+	if err == nil {
+		q.yield()
+	}
+	return 0, err
+}
+
+// poll is Poll with the lock held.
+func (q *CQ) poll(wc []WC) (int, error) {
+	if q.closed.Load() {
+		return 0, ErrClosed
+	}
+	n := q.take(wc)
+	if n > 0 {
+		return n, nil
+	}
+	if err := q.reader.Err(); err != nil {
+		return 0, err
+	}
+	if q.ctx.lost() {
+		// What came before the end is not lost with it.
+		if n = q.take(wc); n == 0 {
+			return 0, ErrDeviceFatal
+		}
+	}
+	return n, nil
+}
+
+// take takes completions, and gives their slots back to the queue pairs they came from.
+func (q *CQ) take(wc []WC) (n int) {
+	for n < len(wc) && q.reader.Next(&q.entry) {
+		index := q.taken
+		q.taken++
+		if q.account(index) {
+			cq.WC(&q.entry, &wc[n])
+			n++
+		}
+	}
+	q.reader.Release()
+	return n
+}
+
+// account books the entry at hand with its queue pair, and reports whether it is for the application: completions of a
+// queue pair that was destroyed or reset since are not.
+func (q *CQ) account(index uint32) bool {
+	e := &q.entry
+	qp := q.ctx.slots.get(e.QPSlot)
+	if qp == nil || uint32(qp.qpn) != e.QPN {
+		return false
+	}
+	w := &qp.send
+	if e.Queue != abi.QueueSend {
+		w = &qp.recv
+	}
+	if w.reset.Load() {
+		if int32(index-w.stale.Load()) < 0 {
+			return false
+		}
+		w.reset.Store(false)
+	}
+	w.done.Store(e.WQEIndex + 1)
+	return true
+}
+
+// Polls in a row that find nothing: the first few cost nothing but a look, in case the completion is about to come. Then
+// the daemon, which may share the processor, gets its turn.
+const freePolls = 4
+
+func (q *CQ) yield() {
+	if q.empty.Add(1) > freePolls {
+		runtime.Gosched()
+		syscall.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
+}
+
+// Peek counts the completions that wait, n at the most, and takes none.
+func (q *CQ) Peek(n int) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed.Load() {
+		return 0, ErrClosed
+	}
+	return q.reader.Peek(n), nil
+}
+
+// ReqNotify asks for one event on the queue's channel: at the next completion, or, with solicitedOnly, at the next receive
+// whose sender asked for it, or the next error. Asking for solicited completions does not take back an earlier request for
+// all.
+//
+// Completions that are there already cause no event. missed says that some are: who is about to wait polls first.
+func (q *CQ) ReqNotify(solicitedOnly bool) (missed bool, err error) {
+	kind := abi.ArmNext
+	if solicitedOnly {
+		kind = abi.ArmSolicited
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed.Load():
+		return false, ErrClosed
+	case q.channel == nil:
+		return false, fmt.Errorf("req notify cq: the queue was made without a completion channel: %w", syscall.EINVAL)
+	}
+	missed = q.reader.ReqNotify(kind)
+	if !missed && q.ctx.lost() {
+		return false, ErrDeviceFatal
+	}
+	return missed, nil
+}
+
+// AckEvents acknowledges n events that CompChannel.GetEvent returned for this queue.
+func (q *CQ) AckEvents(n int) {
+	ch := q.channel
+	if ch == nil || n <= 0 {
+		return
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	a := &q.acks
+	a.acked = min(a.acked+uint64(n), a.got)
+	if a.acked == a.got && a.done != nil {
+		close(a.done)
+		a.done = nil
+	}
+}
+
+// Close destroys the queue and what is in it. EBUSY while queue pairs use it. It waits until all events that were got are
+// acknowledged; those that were not got are dropped.
+func (q *CQ) Close() error {
+	if err := q.ctx.call(ctl.OpDestroyCQ, &ctl.Handle{Handle: q.handle}, &ctl.Empty{}); err != nil {
+		return err
+	}
+	q.ctx.mu.Lock()
+	delete(q.ctx.cqs, q.cookie)
+	q.ctx.mu.Unlock()
+	q.shut()
+	if ch := q.channel; ch != nil {
+		ch.forget(q)
+		ch.mu.Lock()
+		var done chan struct{}
+		if q.acks.acked < q.acks.got {
+			if q.acks.done == nil {
+				q.acks.done = make(chan struct{})
+			}
+			done = q.acks.done
+		}
+		ch.mu.Unlock()
+		if done != nil {
+			<-done
+		}
+	}
+	return q.ctx.arenas.Free(q.block)
+}
+
+// shut keeps everybody from touching the block from now on.
+func (q *CQ) shut() {
+	q.mu.Lock()
+	q.closed.Store(true)
+	q.mu.Unlock()
+}

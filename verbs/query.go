@@ -1,0 +1,99 @@
+package verbs
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/softnic/softnicd/abi/ctl"
+	"github.com/softnic/softnicd/ib"
+)
+
+// QueryDevice returns the limits and the identity of the device.
+func (c *Context) QueryDevice() (ib.DeviceAttr, error) {
+	var r ctl.QueryDeviceReply
+	if err := c.call(ctl.OpQueryDevice, &ctl.Empty{}, &r); err != nil {
+		return ib.DeviceAttr{}, err
+	}
+	return ctl.ToDeviceAttr(&r)
+}
+
+// QueryPort returns the attributes of a port. Ports count from 1.
+func (c *Context) QueryPort(port uint8) (ib.PortAttr, error) {
+	var r ctl.QueryPortReply
+	if err := c.call(ctl.OpQueryPort, &ctl.QueryPort{Port: uint32(port)}, &r); err != nil {
+		return ib.PortAttr{}, err
+	}
+	return ctl.ToPortAttr(&r)
+}
+
+// GIDEntry is an entry of a port's GID table.
+type GIDEntry struct {
+	Index   int
+	GID     ib.GID
+	Type    ib.GIDType
+	Ifindex int // of the network interface
+}
+
+// QueryGID returns an entry of a port's GID table. ENODATA if it is empty.
+func (c *Context) QueryGID(port uint8, index int) (GIDEntry, error) {
+	if index < 0 {
+		index = 1<<31 - 1 // EINVAL, by the device's own sentence
+	}
+	var r ctl.QueryGIDReply
+	if err := c.call(ctl.OpQueryGID, &ctl.QueryGID{Port: uint32(port), Index: uint32(index)}, &r); err != nil {
+		return GIDEntry{}, err
+	}
+	return GIDEntry{index, r.GID, ib.GIDType(r.Type), int(r.Ifindex)}, nil
+}
+
+// QueryGIDTable returns the entries of a port's GID table that are not empty.
+func (c *Context) QueryGIDTable(port uint8) ([]GIDEntry, error) {
+	attr, err := c.QueryPort(port)
+	if err != nil {
+		return nil, err
+	}
+	var list []GIDEntry
+	for i := range int(attr.GIDTblLen) {
+		switch e, err := c.QueryGID(port, i); {
+		case err == nil:
+			list = append(list, e)
+		case !errors.Is(err, syscall.ENODATA):
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// QueryPKey returns an entry of a port's P_Key table.
+func (c *Context) QueryPKey(port uint8, index int) (ib.PKey, error) {
+	if index < 0 {
+		index = 1<<31 - 1
+	}
+	var r ctl.QueryPKeyReply
+	err := c.call(ctl.OpQueryPKey, &ctl.QueryPKey{Port: uint32(port), Index: uint32(index)}, &r)
+	return ib.PKey(r.PKey), err
+}
+
+// Counter is one of the device's counters.
+type Counter struct {
+	Name  string
+	Value uint64
+}
+
+// QueryCounters returns all counters of the device.
+func (c *Context) QueryCounters() ([]Counter, error) {
+	var list []Counter
+	for {
+		var r ctl.QueryCountersReply
+		if err := c.call(ctl.OpQueryCounters, &ctl.QueryCounters{First: uint32(len(list))}, &r); err != nil {
+			return nil, err
+		}
+		n := min(int(r.N), len(r.Names))
+		for i := range n {
+			list = append(list, Counter{text(r.Names[i][:]), r.Values[i]})
+		}
+		if n == 0 || len(list) >= int(r.Count) {
+			return list, nil
+		}
+	}
+}
