@@ -21,10 +21,13 @@
 //	retry.go      timers, and going back after a loss
 //	completer.go  what a response says about requests
 //	retire.go     the end of requests: completions in order, errors, flush, drain
-//	responder.go  the peer's requests, judged in the specification's order
+//	responder.go  the peer's requests, from arrival to answer; errors and flush
+//	judge.go      the specification's questions about a request, in its order
+//	execute.go    what a request does, and what completes
 //	replay.go     READs and atomics that may be asked for again
-//	ack.go        acknowledgements owed
-//	trace.go      what the flight recorder is told
+//	ack.go        the answers that wait, in the order of their PSNs
+//	trace.go      what the requester tells the flight recorder
+//	witness.go    what the responder tells it
 //
 // Built are SEND and WRITE with and without immediate, READ, COMPARE SWAP and FETCH ADD. Requests for anything else
 // complete with WCLocQPOpErr.
