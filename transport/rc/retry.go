@@ -91,16 +91,29 @@ func (r *requester) notReady(now clock.Time, code uint8) {
 
 // lost says that the packet at una is missing at the peer, or its response here. One hole is repaired once.
 func (r *requester) lost(now clock.Time, cause transport.VendorErr) {
-	if r.retry.recovering || r.waitsForReceiver() {
+	if r.repairs() {
 		return
 	}
 	r.retry.recovering = true
 	r.tryAgain(now, cause)
 }
 
+// repairs says that the hole at una is being dealt with: its packets go out again, or will in a moment, or the receiver
+// has to get ready first.
+func (r *requester) repairs() bool {
+	return r.retry.recovering || r.waitsForReceiver() || r.atUna()
+}
+
+// atUna says that nothing was sent since we went back: the cursor still stands at the oldest packet. It is asked only
+// while something is outstanding.
+func (r *requester) atUna() bool {
+	w := r.q.at(r.q.head)
+	return r.cursor.position == r.q.head && w.started && r.cursor.packet == distance(w.first, r.una)
+}
+
 // missingResponse is an implied NAK: something behind a READ or atomic was answered, and it was not (IBA 9.7.5.1.1).
 func (r *requester) missingResponse(now clock.Time) {
-	if !r.retry.recovering && !r.waitsForReceiver() {
+	if !r.repairs() {
 		r.e.cfg.Counters.ImpliedNakSeqErr++
 	}
 	r.lost(now, transport.VendorSequence)

@@ -379,6 +379,21 @@ func TestNakAfterATimeoutCounts(t *testing.T) {
 	s.completes(success(1), success(2))
 }
 
+// After a stall the timer may fire before the NAK that waits in the socket is read: both are about one loss, which costs
+// one retry (reference 2.2, security: stalls).
+func TestTimeoutAndNakOfOneLossCostOneRetry(t *testing.T) {
+	s := newScript(t, ackTimeout(10, 1))
+	s.post(send(1), send(2))
+	s.expect(at(0), sendOnly(100, 1), sendOnly(101, 2))
+	s.now = s.e.Deadline()
+	s.e.Expire(s.now)
+	s.receive(nak(100, wire.NakSequence))
+	s.completes()
+	s.expect(s.now, sendOnly(100, 1), sendOnly(101, 2))
+	s.deliver(s.now, ack(101))
+	s.completes(success(1), success(2))
+}
+
 // Reference 3.8: sequence NAKs use retry_cnt as well.
 func TestSequenceNakWithoutRetriesLeft(t *testing.T) {
 	s := newScript(t, retryCnt(0))
