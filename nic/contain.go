@@ -73,7 +73,7 @@ func (s *shard) fell(now clock.Time, q *QP, r any) {
 		return
 	}
 	c.panics++
-	s.dev.log.Error("internal error: panic in the handling of a queue pair", "qpn", q.qpn, "state", stateName(q.state),
+	s.dev.log.Error("internal error: panic in the handling of a queue pair", "qpn", q.qpn, "state", q.state,
 		"panic", r, "stack", string(debug.Stack()))
 	if c.panics > 1 {
 		s.kill(c, "a second internal error")

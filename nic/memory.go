@@ -137,14 +137,14 @@ func (c *Context) regMR(p *PD, cfg MRConfig) (*MR, error) {
 
 func checkAccess(a ib.AccessFlags) error {
 	if missing := a & accessMissing; missing != 0 {
-		return fmt.Errorf("access %#x: the device does not offer %#x: %w", a, missing, syscall.EOPNOTSUPP)
+		return fmt.Errorf("access %s: the device does not offer %s: %w", a, missing, syscall.EOPNOTSUPP)
 	}
 	if unknown := a &^ (accessRights | accessMissing | ib.AccessOptional); unknown != 0 {
-		return fmt.Errorf("access %#x: unknown bits %#x: %w", a, unknown, syscall.EINVAL)
+		return fmt.Errorf("access %s: unknown bits %s: %w", a, unknown, syscall.EINVAL)
 	}
 	// IBA 10.6.3.1: who lets others write must be allowed to write.
 	if a&(ib.AccessRemoteWrite|ib.AccessRemoteAtomic) != 0 && a&ib.AccessLocalWrite == 0 {
-		return fmt.Errorf("access %#x: remote writing needs local writing: %w", a, syscall.EINVAL)
+		return fmt.Errorf("access %s: remote writing needs local writing: %w", a, syscall.EINVAL)
 	}
 	return nil
 }

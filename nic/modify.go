@@ -82,10 +82,10 @@ func checkCurState(cur, claim ib.QPState) error {
 	switch claim {
 	case ib.StateRTR, ib.StateRTS, ib.StateSQD, ib.StateSQE:
 	default:
-		return fmt.Errorf("current state %s: it must be RTR, RTS, SQD or SQE: %w", stateName(claim), syscall.EINVAL)
+		return fmt.Errorf("current state %s: it must be RTR, RTS, SQD or SQE: %w", claim, syscall.EINVAL)
 	}
 	if claim != cur {
-		return fmt.Errorf("current state %s: it is %s: %w", stateName(claim), stateName(cur), syscall.EINVAL)
+		return fmt.Errorf("current state %s: it is %s: %w", claim, cur, syscall.EINVAL)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (d *Device) checkValues(a *ib.QPAttr, mask ib.QPAttrMask) error {
 	case mask&ib.QPAttrPathMigState != 0 && a.PathMigState != 0:
 		return fmt.Errorf("path migration state %d: there is only 0, migrated, on Ethernet: %w", a.PathMigState, syscall.EINVAL)
 	case mask&ib.QPAttrAccessFlags != 0 && a.AccessFlags&^(accessRights|accessMissing|ib.AccessOptional) != 0:
-		return fmt.Errorf("access %#x: unknown bits: %w", a.AccessFlags, syscall.EINVAL)
+		return fmt.Errorf("access %s: unknown bits: %w", a.AccessFlags, syscall.EINVAL)
 	}
 	return nil
 }

@@ -24,6 +24,15 @@ type Port interface {
 	Close() error
 }
 
+// PortDeadline returns when Recv of the port is to be called even if nothing came: clock.Never for ordinary ports. One
+// that holds packets back, as link/fault does, tells by a method Deadline.
+func PortDeadline(p Port) clock.Time {
+	if d, ok := p.(interface{ Deadline() clock.Time }); ok {
+		return d.Deadline()
+	}
+	return clock.Never
+}
+
 // FrameFault says that the payload of a frame could not be read: its owner unmapped it, say.
 type FrameFault struct{ Err error }
 

@@ -18,3 +18,24 @@ type PortCounters struct {
 	// Dropped counts refused datagrams by reason.
 	Dropped [wire.NumDrops]atomic.Uint64
 }
+
+// SetSum makes c the sums of others, for a port that is made of several.
+func (c *PortCounters) SetSum(others ...*PortCounters) {
+	set := func(field func(*PortCounters) *atomic.Uint64) {
+		var sum uint64
+		for _, o := range others {
+			sum += field(o).Load()
+		}
+		field(c).Store(sum)
+	}
+	set(func(c *PortCounters) *atomic.Uint64 { return &c.SentPackets })
+	set(func(c *PortCounters) *atomic.Uint64 { return &c.SentBytes })
+	set(func(c *PortCounters) *atomic.Uint64 { return &c.ReceivedPackets })
+	set(func(c *PortCounters) *atomic.Uint64 { return &c.ReceivedBytes })
+	set(func(c *PortCounters) *atomic.Uint64 { return &c.SendErrors })
+	set(func(c *PortCounters) *atomic.Uint64 { return &c.SocketDrops })
+	set(func(c *PortCounters) *atomic.Uint64 { return &c.Filtered })
+	for i := range c.Dropped {
+		set(func(c *PortCounters) *atomic.Uint64 { return &c.Dropped[i] })
+	}
+}

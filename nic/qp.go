@@ -144,9 +144,9 @@ func (c *Context) checkQP(cfg *QPConfig) error {
 	switch cfg.Type {
 	case ib.QPTypeRC:
 	case ib.QPTypeUC, ib.QPTypeUD, ib.QPTypeXRCSend, ib.QPTypeXRCRecv, ib.QPTypeRawPacket:
-		return fmt.Errorf("type %s is not built in this version, only RC: %w", typeName(cfg.Type), syscall.EOPNOTSUPP)
+		return fmt.Errorf("type %s is not built in this version, only RC: %w", cfg.Type, syscall.EOPNOTSUPP)
 	default:
-		return fmt.Errorf("type %d: applications cannot have such: %w", cfg.Type, syscall.EINVAL)
+		return fmt.Errorf("type %s: applications cannot have such: %w", cfg.Type, syscall.EINVAL)
 	}
 	if cfg.Block == nil {
 		return fmt.Errorf("no memory for the rings: %w", syscall.EINVAL)
@@ -167,24 +167,6 @@ func (c *Context) checkQP(cfg *QPConfig) error {
 		}
 	}
 	return nil
-}
-
-func typeName(t ib.QPType) string {
-	switch t {
-	case ib.QPTypeRC:
-		return "RC"
-	case ib.QPTypeUC:
-		return "UC"
-	case ib.QPTypeUD:
-		return "UD"
-	case ib.QPTypeXRCSend:
-		return "XRC initiator"
-	case ib.QPTypeXRCRecv:
-		return "XRC target"
-	case ib.QPTypeRawPacket:
-		return "raw packet"
-	}
-	return fmt.Sprintf("%d", uint8(t))
 }
 
 // QueryQP returns the attributes of a queue pair, its real capacities and whether every send is signaled.

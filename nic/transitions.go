@@ -144,49 +144,12 @@ func checkTransition(t ib.QPType, cur, next ib.QPState, mask ib.QPAttrMask) erro
 			continue
 		}
 		if missing := r.required &^ mask; missing != 0 {
-			return fmt.Errorf("%s from %s: attributes %s are missing: %w", stateName(next), stateName(cur), maskNames(missing), syscall.EINVAL)
+			return fmt.Errorf("%s from %s: attributes %s are missing: %w", next, cur, missing, syscall.EINVAL)
 		}
 		if extra := mask &^ (r.required | r.optional | ib.QPAttrState); extra != 0 {
-			return fmt.Errorf("%s from %s: attributes %s cannot be given: %w", stateName(next), stateName(cur), maskNames(extra), syscall.EINVAL)
+			return fmt.Errorf("%s from %s: attributes %s cannot be given: %w", next, cur, extra, syscall.EINVAL)
 		}
 		return nil
 	}
-	return fmt.Errorf("%s from %s: invalid transition: %w", stateName(next), stateName(cur), syscall.EINVAL)
-}
-
-var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-
-func stateName(s ib.QPState) string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("state %d", uint8(s))
-}
-
-var attrNames = map[ib.QPAttrMask]string{
-	ib.QPAttrState: "STATE", ib.QPAttrCurState: "CUR_STATE", ib.QPAttrEnSQDAsyncNotify: "EN_SQD_ASYNC_NOTIFY",
-	ib.QPAttrAccessFlags: "ACCESS_FLAGS", ib.QPAttrPKeyIndex: "PKEY_INDEX", ib.QPAttrPort: "PORT", ib.QPAttrQKey: "QKEY",
-	ib.QPAttrAV: "AV", ib.QPAttrPathMTU: "PATH_MTU", ib.QPAttrTimeout: "TIMEOUT", ib.QPAttrRetryCnt: "RETRY_CNT",
-	ib.QPAttrRNRRetry: "RNR_RETRY", ib.QPAttrRQPSN: "RQ_PSN", ib.QPAttrMaxRDAtomic: "MAX_QP_RD_ATOMIC",
-	ib.QPAttrAltPath: "ALT_PATH", ib.QPAttrMinRNRTimer: "MIN_RNR_TIMER", ib.QPAttrSQPSN: "SQ_PSN",
-	ib.QPAttrMaxDestRDAtomic: "MAX_DEST_RD_ATOMIC", ib.QPAttrPathMigState: "PATH_MIG_STATE", ib.QPAttrCap: "CAP",
-	ib.QPAttrDestQPN: "DEST_QPN", ib.QPAttrRateLimit: "RATE_LIMIT",
-}
-
-func maskNames(m ib.QPAttrMask) string {
-	s := ""
-	for bit := ib.QPAttrMask(1); bit != 0; bit <<= 1 {
-		if m&bit == 0 {
-			continue
-		}
-		if s != "" {
-			s += " "
-		}
-		if n, ok := attrNames[bit]; ok {
-			s += n
-		} else {
-			s += fmt.Sprintf("%#x", uint32(bit))
-		}
-	}
-	return s
+	return fmt.Errorf("%s from %s: invalid transition: %w", next, cur, syscall.EINVAL)
 }
