@@ -78,6 +78,9 @@ func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 	return n
 }
 
+// Deadline is that of the port within.
+func (p *Port) Deadline() clock.Time { return nic.PortDeadline(p.Port) }
+
 // record queues the datagram in payload. qpn is the queue pair at this end.
 func (p *Port) record(now clock.Time, path *wire.Path, d Direction, qpn ib.QPN, local bool) {
 	b := &p.block

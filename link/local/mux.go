@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
@@ -68,19 +67,13 @@ func (m *mux) Descriptor() int { return m.remote.Descriptor() }
 
 // Counters implements nic.Port.
 func (m *mux) Counters() *nic.PortCounters {
-	a, b, c := m.local.Counters(), m.remote.Counters(), &m.counters
-	sum := func(to, x, y *atomic.Uint64) { to.Store(x.Load() + y.Load()) }
-	sum(&c.SentPackets, &a.SentPackets, &b.SentPackets)
-	sum(&c.SentBytes, &a.SentBytes, &b.SentBytes)
-	sum(&c.ReceivedPackets, &a.ReceivedPackets, &b.ReceivedPackets)
-	sum(&c.ReceivedBytes, &a.ReceivedBytes, &b.ReceivedBytes)
-	sum(&c.SendErrors, &a.SendErrors, &b.SendErrors)
-	sum(&c.SocketDrops, &a.SocketDrops, &b.SocketDrops)
-	sum(&c.Filtered, &a.Filtered, &b.Filtered)
-	for i := range c.Dropped {
-		sum(&c.Dropped[i], &a.Dropped[i], &b.Dropped[i])
-	}
-	return c
+	m.counters.SetSum(m.local.Counters(), m.remote.Counters())
+	return &m.counters
+}
+
+// Deadline is the earlier of the two ports'.
+func (m *mux) Deadline() clock.Time {
+	return min(nic.PortDeadline(m.local), nic.PortDeadline(m.remote))
 }
 
 // Close implements nic.Port.

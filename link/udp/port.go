@@ -110,7 +110,7 @@ func (p *Port) SetAddrs(addrs []netip.Addr) error {
 		}
 		opened = append(opened, r)
 		next = append(next, r)
-		if err := p.out.family(a.Is4()).open(a.Is4(), &p.cfg); err != nil {
+		if err := p.out.open(a.Is4(), &p.cfg); err != nil {
 			return undo(err)
 		}
 	}

@@ -401,13 +401,12 @@ func TestRecvIsFair(t *testing.T) {
 	add(t, out, &toSecond, wire.RCSendOnly, 2, false, nil, 0)
 	sendAll(t, from, out, func() {})
 	packets := make([]wire.Packet, 4)
-	for call := range 6 {
+	for range 6 {
 		for i := range packets[:to.Recv(0, packets)] {
 			if packets[i].PSN() == 2 {
 				return
 			}
 		}
-		_ = call
 	}
 	t.Error("the second address waited for more than six calls")
 }
@@ -504,5 +503,28 @@ func TestClosed(t *testing.T) {
 	}
 	if n := from.Recv(0, make([]wire.Packet, 1)); n != 0 {
 		t.Errorf("Recv gave %d packets", n)
+	}
+}
+
+// Datagrams that find the receive buffer full are counted, by the next one that does not.
+func TestSocketDrops(t *testing.T) {
+	from, to, path := openPair(t, Config{NoOffload: true, ReceiveBuffer: 64 << 10})
+	out := wire.NewBurst(500)
+	for i := range 500 {
+		add(t, out, path, wire.RCSendOnly, uint32(i), false, &wire.Buffer{B: make([]byte, 1024)}, 1024)
+	}
+	sendAll(t, from, out, func() {})
+	packets := make([]wire.Packet, 16)
+	drain := func() (n int) {
+		for k := 1; k > 0; n += k {
+			k = to.Recv(0, packets)
+		}
+		return n
+	}
+	got := drain()
+	add(t, out, path, wire.RCSendOnly, 1, false, nil, 0)
+	sendAll(t, from, out, func() {})
+	if last, lost := drain(), to.Counters().SocketDrops.Load(); last != 1 || lost == 0 || uint64(got)+lost != 500 {
+		t.Errorf("%d of 500 datagrams came, %d counted as dropped", got, lost)
 	}
 }

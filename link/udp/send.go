@@ -53,6 +53,16 @@ func (t *transmission) init(cfg *Config) {
 	t.single = make([]byte, 0, maxDatagram)
 }
 
+// open makes the sockets of an address family, unless they are there.
+func (t *transmission) open(is4 bool, cfg *Config) error {
+	f := t.family(is4)
+	if err := f.open(is4, cfg); err != nil {
+		return err
+	}
+	t.gso = t.gso && f.sockets[0].canSplit()
+	return nil
+}
+
 func (t *transmission) family(is4 bool) *family {
 	if is4 {
 		return &t.v4

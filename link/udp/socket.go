@@ -72,6 +72,13 @@ type sender struct {
 	port uint16
 }
 
+// canSplit reports whether the kernel knows UDP_SEGMENT, as Linux does since 4.18. Older ones would ignore the control
+// message and send a group as one datagram.
+func (s sender) canSplit() bool {
+	_, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+	return err == nil
+}
+
 // family is the sending sockets of an address family.
 type family struct{ sockets []sender }
 
