@@ -11,6 +11,11 @@
 // Frames of one path and one length leave as a group that the kernel splits (UDP_SEGMENT), and arrive merged (UDP_GRO):
 // a system call moves hundreds of kilobytes. Where the kernel lacks either, the port goes on without.
 //
+// What it does not do: join multicast groups, and share an address between several shards; the second port on an address
+// is refused like a stranger's. The kernel chooses the IPv6 flow label, which the ICRC does not cover. The IPv4
+// identification of what is received is not to be seen through a socket: the ICRC of senders that use others than ours is
+// checked in 16 of its bits, see wire.Parse.
+//
 // Files: port.go is the port and its addresses, socket.go how sockets are made; send.go what leaves in one system call,
 // group.go how frames become a group, resend.go what happens when the kernel refuses one; recv.go the way in;
 // mmsg_unsafe.go the kernel's structures.
