@@ -392,3 +392,14 @@ func (h *host) checkEmpty(t testing.TB) {
 		t.Errorf("%s: %d keys left", h.dev.Name(), n)
 	}
 }
+
+// registered registers mem at 0x900000.
+func (a *app) registered(t testing.TB, mem []byte) *MR {
+	t.Helper()
+	mr, err := a.ctx.RegMR(a.pd, MRConfig{Region: dma.NewShared(mem, nil), Base: 0x900000, Length: uint64(len(mem)),
+		Access: ib.AccessLocalWrite | ib.AccessRemoteRead | ib.AccessRemoteWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mr
+}

@@ -216,7 +216,9 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 		busy = true
 		q := f.qp
 		s.settled = s.burst.Len()
+		state := q.state
 		bytes, more := s.engineTransmit(now, q, min(allowance, budget))
+		more = more || q.state != state // it failed on the way and has work to flush
 		if more && bytes <= 0 {
 			bytes = flushedBytes
 		}
