@@ -403,3 +403,36 @@ func (a *app) registered(t testing.TB, mem []byte) *MR {
 	}
 	return mr
 }
+
+func sendWQE(id uint64) abi.SendWQE {
+	return abi.SendWQE{WRID: id, Opcode: uint8(ib.WRSend), Flags: uint8(ib.SendSignaled)}
+}
+
+// exchange sends a message from x to y, which are connected, and checks that it arrived.
+func exchange(t testing.TB, w *world, x, y *endpoint) {
+	t.Helper()
+	for i := range x.mem[:5000] {
+		x.mem[i] = byte(i*11 + int(x.sends))
+	}
+	y.postRecv(21, y.sge(1<<20, 5000))
+	x.postSend(sendWQE(20), x.sge(0, 5000))
+	w.run(time.Second)
+	sent, received := 0, 0
+	all := x.poll(t)
+	if x.app != y.app {
+		all = append(all, y.poll(t)...)
+	}
+	for _, c := range all {
+		switch {
+		case c.Status != 0:
+			t.Errorf("completion %+v", c)
+		case c.WRID == 20:
+			sent++
+		case c.WRID == 21:
+			received++
+		}
+	}
+	if sent != 1 || received != 1 || !bytes.Equal(y.mem[1<<20:1<<20+5000], x.mem[:5000]) {
+		t.Errorf("%d sent, %d received, bytes equal: %v", sent, received, bytes.Equal(y.mem[1<<20:1<<20+5000], x.mem[:5000]))
+	}
+}
