@@ -32,21 +32,18 @@ const portNum = 1
 func (d *Device) SetLink(l Link) {
 	d.linkMu.Lock()
 	defer d.linkMu.Unlock()
-	old := d.link.Load()
+	before := d.portState()
 	oldTable := d.gids.Load()
 	table := oldTable.update(l.Addrs)
 	l.Addrs = append([]netip.Addr(nil), l.Addrs...)
 	d.link.Store(&l)
-	if table != oldTable {
-		d.gids.Store(table)
-	}
-	if old.Up != l.Up {
-		d.publishPort()
-	}
-	switch {
-	case l.Up && !old.Up:
+	d.portFailed.Store(false) // it gets another chance
+	d.gids.Store(table)
+	d.publishPort()
+	switch after := d.portState(); {
+	case after == ib.PortActive && before != ib.PortActive:
 		d.raise(ib.EventPortActive)
-	case !l.Up && old.Up:
+	case after != ib.PortActive && before == ib.PortActive:
 		d.raise(ib.EventPortErr)
 	}
 	if table != oldTable {
