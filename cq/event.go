@@ -95,7 +95,7 @@ func (q *Queue) eventDue(now clock.Time, solicited bool) bool {
 	if q.notifier == nil {
 		return false
 	}
-	q.touch()
+	q.touch(wordArm)
 	seq, kind := abi.SplitArm(q.block.Arm())
 	m := &q.moderator
 	if seq == m.fired {
@@ -137,6 +137,6 @@ func (q *Queue) fire(sequence uint32) {
 	if q.Deadline() != clock.Never {
 		q.deadline.Store(int64(clock.Never))
 	}
-	q.touch()
+	q.touch(wordFired)
 	q.block.SetFired(sequence)
 }

@@ -57,7 +57,7 @@ type Queue struct {
 	moderator moderator
 
 	deadline atomic.Int64 // clock.Time of the held event
-	step     func()       // tests: called before every touch of shared memory
+	step     func(word)   // tests: called before every touch of shared memory
 }
 
 // New makes a queue and clears its block. It touches the block.
@@ -115,11 +115,11 @@ func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
 		}
 		q.highWater = max(q.highWater, used+1)
 	}
-	q.touch()
+	q.touch(wordEntry)
 	q.block.Write(q.pos, q.produced, e)
 	q.pos = q.block.Next(q.pos)
 	q.produced++
-	q.touch()
+	q.touch(wordProduced)
 	q.block.SetProduced(q.produced)
 	o.posted = true
 	o.event = q.eventDue(now, solicited)
@@ -128,7 +128,7 @@ func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
 
 // lookConsumed reads the application's claim, judges it, and returns the entries that wait.
 func (q *Queue) lookConsumed() (used uint32) {
-	q.touch()
+	q.touch(wordConsumed)
 	claim := q.block.Consumed()
 	// Between the last claim and what was posted: neither back nor ahead.
 	if claim-q.consumed > q.produced-q.consumed {
@@ -142,12 +142,12 @@ func (q *Queue) lookConsumed() (used uint32) {
 // die tells the application that the queue is dead, and reports whether an event is due: who sleeps until something
 // happens must learn that nothing will.
 func (q *Queue) die() (event bool) {
-	q.touch()
+	q.touch(wordState)
 	q.block.SetState(abi.CQOverrun)
 	if q.notifier == nil {
 		return false
 	}
-	q.touch()
+	q.touch(wordArm)
 	seq, kind := abi.SplitArm(q.block.Arm())
 	if seq == q.moderator.fired || kind == abi.ArmNone {
 		return false
@@ -194,8 +194,8 @@ func (q *Queue) Err() error {
 	return q.dead
 }
 
-func (q *Queue) touch() {
+func (q *Queue) touch(w word) {
 	if q.step != nil {
-		q.step()
+		q.step(w)
 	}
 }

@@ -16,7 +16,7 @@ type Reader struct {
 	sequence uint32 // of the last arming
 	kind     abi.ArmKind
 
-	step func() // tests: called before every touch of shared memory
+	step func(word) // tests: called before every touch of shared memory
 }
 
 // NewReader makes the reader of a queue that the device has made in block, and from which nothing was taken yet.
@@ -61,11 +61,10 @@ func (r *Reader) PollWC(dst []ib.WC) (n int, err error) {
 // Next copies the oldest entry that was not taken yet into e, and takes it. Its place stays the reader's until Release,
 // which whoever takes many calls once for all of them.
 func (r *Reader) Next(e *abi.CQE) bool {
-	r.touch()
+	r.touch(wordEntry)
 	if !r.block.Ready(r.pos, r.index) {
 		return false
 	}
-	r.touch()
 	r.block.Read(r.pos, e)
 	r.pos = r.block.Next(r.pos)
 	r.index++
@@ -75,7 +74,7 @@ func (r *Reader) Next(e *abi.CQE) bool {
 // Release gives the places of all entries taken back to the device.
 func (r *Reader) Release() {
 	if r.given != r.index {
-		r.touch()
+		r.touch(wordConsumed)
 		r.block.SetConsumed(r.index)
 		r.given = r.index
 	}
@@ -83,12 +82,12 @@ func (r *Reader) Release() {
 
 // Err returns ErrOverrun when the queue is dead and everything in it was taken, otherwise nil.
 func (r *Reader) Err() error {
-	r.touch()
+	r.touch(wordState)
 	if r.block.State() == abi.CQOK {
 		return nil
 	}
 	// The last entry may have come after the caller had looked and before the queue died.
-	r.touch()
+	r.touch(wordEntry)
 	if r.block.Ready(r.pos, r.index) {
 		return nil
 	}
@@ -101,8 +100,12 @@ func (r *Reader) Peek(n int) int {
 		return 0
 	}
 	limit := min(uint64(n), uint64(r.block.Capacity()))
-	// The published count is a step behind the entries at most; what it does not count yet is looked for.
-	waiting := min(uint64(r.block.Produced()-r.index), limit)
+	// The published count is a step behind the entries at most: what it does not count yet is looked for, and it may not
+	// count yet what was taken already.
+	waiting := uint64(0)
+	if d := int32(r.block.Produced() - r.index); d > 0 {
+		waiting = min(uint64(d), limit)
+	}
 	pos := uint32((uint64(r.pos) + waiting) % uint64(r.block.Capacity()))
 	for waiting < limit && r.block.Ready(pos, r.index+uint32(waiting)) {
 		waiting++
@@ -118,7 +121,7 @@ func (r *Reader) Peek(n int) int {
 // Entries that are there already make no event. missed reports whether some are, or that the queue is dead: whoever wants
 // to sleep polls again if so, and otherwise cannot miss what comes.
 func (r *Reader) ReqNotify(kind abi.ArmKind) (missed bool) {
-	r.touch()
+	r.touch(wordFired)
 	armed := r.kind != abi.ArmNone && r.block.Fired() != r.sequence
 	switch {
 	case !armed:
@@ -129,22 +132,22 @@ func (r *Reader) ReqNotify(kind abi.ArmKind) (missed bool) {
 		r.kind = kind
 		r.storeArm() // the same sequence: still one event
 	}
-	r.touch()
+	r.touch(wordEntry)
 	if r.block.Ready(r.pos, r.index) {
 		return true
 	}
-	r.touch()
+	r.touch(wordState)
 	return r.block.State() != abi.CQOK
 }
 
 func (r *Reader) storeArm() {
-	r.touch()
+	r.touch(wordArm)
 	r.block.StoreArm(abi.ArmWord(r.sequence, r.kind))
 }
 
-func (r *Reader) touch() {
+func (r *Reader) touch(w word) {
 	if r.step != nil {
-		r.step()
+		r.step(w)
 	}
 }
 
