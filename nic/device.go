@@ -278,3 +278,6 @@ func (d *Device) newRC(q *QP) transport.Engine {
 		},
 	})
 }
+
+// WithPort runs f while no shard uses the device's port: to change the addresses it is bound to, say.
+func (d *Device) WithPort(f func()) { d.shard.do(d.shard.ask(f)) }

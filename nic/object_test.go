@@ -60,19 +60,21 @@ func TestCreateQPRefuses(t *testing.T) {
 		edit func(c *QPConfig)
 		want syscall.Errno
 	}{
-		"UD":          {func(c *QPConfig) { c.Type = ib.QPTypeUD }, syscall.EOPNOTSUPP},
-		"UC":          {func(c *QPConfig) { c.Type = ib.QPTypeUC }, syscall.EOPNOTSUPP},
-		"GSI":         {func(c *QPConfig) { c.Type = ib.QPTypeGSI }, syscall.EINVAL},
-		"type 0":      {func(c *QPConfig) { c.Type = 0 }, syscall.EINVAL},
-		"send wr":     {func(c *QPConfig) { c.Cap.MaxSendWR = 16385 }, syscall.EINVAL},
-		"recv wr":     {func(c *QPConfig) { c.Cap.MaxRecvWR = 1<<32 - 1 }, syscall.EINVAL},
-		"send sge":    {func(c *QPConfig) { c.Cap.MaxSendSGE = 33 }, syscall.EINVAL},
-		"recv sge":    {func(c *QPConfig) { c.Cap.MaxRecvSGE = 33 }, syscall.EINVAL},
-		"inline":      {func(c *QPConfig) { c.Cap.MaxInlineData = 513 }, syscall.EINVAL},
-		"no pd":       {func(c *QPConfig) { c.PD = nil }, syscall.EINVAL},
-		"no cq":       {func(c *QPConfig) { c.SendCQ = nil }, syscall.EINVAL},
-		"no block":    {func(c *QPConfig) { c.Block = nil }, syscall.EINVAL},
-		"short block": {func(c *QPConfig) { c.Block = func(l abi.QPLayout) ([]byte, error) { return make([]byte, l.Size()-1), nil } }, syscall.EINVAL},
+		"UD":       {func(c *QPConfig) { c.Type = ib.QPTypeUD }, syscall.EOPNOTSUPP},
+		"UC":       {func(c *QPConfig) { c.Type = ib.QPTypeUC }, syscall.EOPNOTSUPP},
+		"GSI":      {func(c *QPConfig) { c.Type = ib.QPTypeGSI }, syscall.EINVAL},
+		"type 0":   {func(c *QPConfig) { c.Type = 0 }, syscall.EINVAL},
+		"send wr":  {func(c *QPConfig) { c.Cap.MaxSendWR = 16385 }, syscall.EINVAL},
+		"recv wr":  {func(c *QPConfig) { c.Cap.MaxRecvWR = 1<<32 - 1 }, syscall.EINVAL},
+		"send sge": {func(c *QPConfig) { c.Cap.MaxSendSGE = 33 }, syscall.EINVAL},
+		"recv sge": {func(c *QPConfig) { c.Cap.MaxRecvSGE = 33 }, syscall.EINVAL},
+		"inline":   {func(c *QPConfig) { c.Cap.MaxInlineData = 513 }, syscall.EINVAL},
+		"no pd":    {func(c *QPConfig) { c.PD = nil }, syscall.EINVAL},
+		"no cq":    {func(c *QPConfig) { c.SendCQ = nil }, syscall.EINVAL},
+		"no block": {func(c *QPConfig) { c.Block = nil }, syscall.EINVAL},
+		"short block": {func(c *QPConfig) {
+			c.Block = func(l abi.QPLayout) ([]byte, error) { return make([]byte, l.Size()-1), nil }
+		}, syscall.EINVAL},
 		"failing block": {func(c *QPConfig) {
 			c.Block = func(abi.QPLayout) ([]byte, error) { return nil, fmt.Errorf("no arena: %w", syscall.ENOENT) }
 		}, syscall.ENOENT},

@@ -1,0 +1,258 @@
+package nic
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/dma"
+	"github.com/softnic/softnicd/ib"
+	"golang.org/x/sys/unix"
+)
+
+// live is a device that runs, and its page.
+type live struct {
+	*host
+	page *abi.DevicePage
+}
+
+func newLivePair(t *testing.T) (a, b *live) {
+	pa, pb := newCables(1024)
+	for _, p := range []*cable{pa, pb} {
+		fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.fd = fd
+		t.Cleanup(func() { _ = unix.Close(fd) })
+	}
+	make1 := func(name, addr string, p *cable) *live {
+		mem := make([]byte, abi.DevicePageSize)
+		h := newHost(t, name, addr, p, func(c *Config) { c.Manual, c.Page, c.Limits.AckFloor = false, mem, 0 })
+		view, err := abi.NewDevicePage(mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.dev.Start()
+		t.Cleanup(func() { _ = h.dev.Close() })
+		return &live{h, view}
+	}
+	return make1("softnic0", "10.0.0.1", pa), make1("softnic1", "10.0.0.2", pb)
+}
+
+// ring wakes the device if it sleeps, as applications do after they rang the doorbell page.
+func (l *live) ring() {
+	if l.page.Sleeping(0) {
+		_, _ = unix.Write(l.ctx.BellFD(), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// await polls until n completions are there.
+func (l *live) await(t *testing.T, n int) (all []abi.CQE) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); len(all) < n; {
+		all = append(all, l.poll(t)...)
+		if time.Now().After(end) {
+			t.Fatalf("%d completions after 5 s, want %d", len(all), n)
+		}
+		runtime.Gosched()
+	}
+	for _, c := range all {
+		if c.Status != 0 {
+			t.Fatalf("completion %+v", c)
+		}
+	}
+	return all
+}
+
+// Messages between two devices in real time, back to back and after sleeping.
+func TestLivePair(t *testing.T) {
+	a, b := newLivePair(t)
+	x, y := a.newQP(t, nil), b.newQP(t, nil)
+	x.connect(t, y)
+	y.connect(t, x)
+	for i := range 200 {
+		if i%20 == 0 {
+			asleep(t, a)
+			asleep(t, b)
+		}
+		y.postRecv(uint64(i), y.sge(0, 10000))
+		b.ring()
+		x.postSend(sendWQE(uint64(i)), x.sge(0, 10000))
+		a.ring()
+		if c := a.await(t, 1); c[0].WRID != uint64(i) {
+			t.Fatalf("completion %+v", c)
+		}
+		b.await(t, 1)
+	}
+}
+
+// asleep waits until a device has fallen asleep, and watches that it stays so while nothing happens.
+func asleep(t *testing.T, l *live) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !l.page.Sleeping(0); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatal("the device does not fall asleep")
+		}
+	}
+}
+
+// An idle device makes no system call: its thread is in the one that waits, and has not been switched to since.
+func TestIdleDeviceSleeps(t *testing.T) {
+	a, _ := newLivePair(t)
+	for i := range 20 {
+		var c app
+		c.open(t, a.dev, ContextConfig{Tenant: uint64(i)}, a.addr)
+	}
+	var tid int
+	a.dev.shard.do(func(clock.Time) { tid = unix.Gettid() })
+	switches := func() (n int64) {
+		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/status")
+		if err != nil {
+			t.Skip(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if rest, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
+				n, _ = strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+			}
+		}
+		return n
+	}
+	time.Sleep(20 * time.Millisecond)
+	asleep(t, a)
+	before := switches()
+	time.Sleep(200 * time.Millisecond)
+	if after := switches(); after != before {
+		t.Errorf("the shard's thread ran %d times while the device was idle", after-before)
+	}
+}
+
+// Control calls from many goroutines while data moves.
+func TestLiveControl(t *testing.T) {
+	a, b := newLivePair(t)
+	x, y := a.newQP(t, nil), b.newQP(t, nil)
+	x.connect(t, y)
+	y.connect(t, x)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := 0; !stop.Load(); n++ {
+				var c app
+				c.open(t, a.dev, ContextConfig{Tenant: uint64(i)}, a.addr)
+				q := c.newQP(t, nil)
+				q.connect(t, y)
+				mr, err := c.ctx.RegMR(c.pd, MRConfig{Region: dma.NewEmbedded(make([]byte, 64)), Length: 64})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				q.postSend(sendWQE(1), ib.SGE{Length: 8, LKey: mr.LKey()})
+				if n%2 == 0 {
+					if err := c.ctx.DeregMR(mr); err != nil {
+						t.Error(err)
+					}
+					if err := c.ctx.DestroyQP(q.qp); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := c.ctx.Close(); err != nil {
+					t.Error(err)
+				}
+				a.dev.Counters()
+				a.dev.SetLink(Link{MTU: 9000, Up: true, Addrs: addrs("10.0.0.1")})
+			}
+		})
+	}
+	for i := range 200 {
+		y.postRecv(uint64(i), y.sge(0, 10000))
+		b.ring()
+		x.postSend(sendWQE(uint64(i)), x.sge(0, 10000))
+		a.ring()
+		a.await(t, 1)
+		b.await(t, 1)
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+func TestLiveDrainAndClose(t *testing.T) {
+	goroutines, fds := runtime.NumGoroutine(), countFDs(t)
+	a, b := newLivePair(t)
+	x, y := a.newQP(t, nil), b.newQP(t, nil)
+	x.connect(t, y)
+	y.connect(t, x)
+	x.postRecv(1)
+	x.postSend(sendWQE(2))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := a.dev.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if a.page.DeviceState() != abi.DeviceFatal {
+		t.Errorf("device state %d in the page", a.page.DeviceState())
+	}
+	if n := len(a.poll(t)); n != 2 {
+		t.Errorf("%d completions, want the two that were posted", n)
+	}
+	for _, l := range []*live{a, b} {
+		if err := l.dev.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := l.dev.Close(); err != nil {
+			t.Error(err)
+		}
+		l.checkEmpty(t)
+	}
+	if _, err := a.dev.OpenContext(ContextConfig{}); errno(err) == 0 {
+		t.Error("a context was opened on a closed device")
+	}
+	if n := runtime.NumGoroutine(); n > goroutines {
+		t.Errorf("%d goroutines, %d before", n, goroutines)
+	}
+	if n := countFDs(t); n != fds+2 { // the cables' own
+		t.Errorf("%d descriptors, want %d", n, fds+2)
+	}
+}
+
+// Another user's bell is its own, and gone with the context.
+func TestBells(t *testing.T) {
+	a, _ := newLivePair(t)
+	if fd := a.ctx.BellFD(); fd != a.dev.BellFD() || fd < 0 {
+		t.Errorf("the owner's bell is %d, the device's %d", fd, a.dev.BellFD())
+	}
+	c, err := a.dev.OpenContext(ContextConfig{Tenant: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := c.BellFD()
+	if fd == a.dev.BellFD() || fd < 0 {
+		t.Errorf("another user has bell %d, the device %d", fd, a.dev.BellFD())
+	}
+	asleep(t, a)
+	// Filled by a hostile holder, the bell is silent; the device's goes on.
+	_, _ = unix.Write(fd, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+		t.Error("the bell is still open")
+	}
+}
+
+func countFDs(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(list)
+}
