@@ -1,19 +1,15 @@
 package cq
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/internal/explore"
 )
 
-// The device and the application as two threads whose every touch of shared memory is a step, and a scheduler that runs
-// them through all orders of their steps: depth first, each order a run from the start. Orders that differ only in steps
-// which do not see each other (different words, or no writer among them) are run once, by sleep sets.
-//
-// The threads run the production functions; the hooks only hold them.
+// The device and the application as two threads that run the production functions; the hooks in those announce each touch
+// of shared memory, and package explore orders them through all orders of their touches.
 
 const (
 	device = iota
@@ -21,53 +17,27 @@ const (
 	threads
 )
 
-// wordEvent is the completion channel: the device sends, the application receives.
-const wordEvent = wordArm + 1
-
-// Each word has one writer, so that two steps commute if they touch different words.
-var wordNames = [...]string{"entry", "produced", "state", "fired", "consumed", "arm", "event"}
+var wordNames = [...]string{
+	wordEntry: "entry", wordProduced: "produced", wordState: "state", wordFired: "fired", wordConsumed: "consumed", wordArm: "arm",
+}
 
 type world struct {
+	*explore.World
 	queue  *Queue
 	reader *Reader
 	events int // sent and not received yet
-
-	parked  [threads]word
-	enabled [threads]func() bool
-	done    [threads]bool
-	run     [threads]chan bool // true: take your step; false: the run is abandoned
-	arrived chan int
-	fault   error
-	trace   []string
-}
-
-type abandoned struct{}
-
-// park holds the calling thread before a step until the scheduler picks it.
-func (w *world) park(thread int, at word, enabled func() bool) {
-	w.parked[thread], w.enabled[thread] = at, enabled
-	w.arrived <- thread
-	if !<-w.run[thread] {
-		panic(abandoned{})
-	}
 }
 
 // Notify is the device's step that sends an event.
 func (w *world) Notify(uint64, uint32) {
-	w.park(device, wordEvent, nil)
+	w.Step(device, "event", true)
 	w.events++
 }
 
 // wait is the application's sleep until an event comes.
 func (w *world) wait() {
-	w.park(application, wordEvent, func() bool { return w.events > 0 })
+	w.Wait(application, "event", func() bool { return w.events > 0 })
 	w.events--
-}
-
-func (w *world) failf(format string, args ...any) {
-	if w.fault == nil {
-		w.fault = fmt.Errorf(format, args...)
-	}
 }
 
 type scenario struct {
@@ -75,112 +45,20 @@ type scenario struct {
 	bodies [threads]func(w *world)
 }
 
-type node struct {
-	choice  int
-	enabled [threads]bool
-	parked  [threads]word
-	sleep   [threads]bool
-}
-
-// explore returns how many complete runs there were, and the first failure.
-func explore(s scenario) (runs int, failure error) {
-	var path []node
-	for {
-		w := newWorld(s)
-		path = w.follow(path)
-		if w.fault != nil {
-			return runs, fmt.Errorf("%w\norder: %s", w.fault, strings.Join(w.trace, " "))
+func (s *scenario) explore() (orders int, err error) {
+	return explore.All(func(x *explore.World) []func() {
+		w := &world{World: x}
+		memory := make([]byte, abi.CQBlockSize(64))
+		w.queue, _ = New(Config{Block: memory, Capacity: 64, Notifier: w})
+		w.reader, _ = NewReader(memory, 64)
+		if s.before != nil {
+			s.before(w)
 		}
-		if w.done[device] && w.done[application] {
-			runs++
-		}
-		// The deepest node where another thread may still go first.
-		for len(path) > 0 {
-			n := &path[len(path)-1]
-			n.sleep[n.choice] = true
-			if n.choice = n.pick(); n.choice >= 0 {
-				break
-			}
-			path = path[:len(path)-1]
-		}
-		if len(path) == 0 {
-			return runs, nil
-		}
-	}
-}
-
-func newWorld(s scenario) *world {
-	w := &world{arrived: make(chan int)}
-	memory := make([]byte, abi.CQBlockSize(64))
-	w.queue, _ = New(Config{Block: memory, Capacity: 64, Notifier: w})
-	w.reader, _ = NewReader(memory, 64)
-	if s.before != nil {
-		s.before(w)
-	}
-	w.queue.step = func(at word) { w.park(device, at, nil) }
-	w.reader.step = func(at word) { w.park(application, at, nil) }
-	for thread, body := range s.bodies {
-		w.run[thread] = make(chan bool)
-		go func() {
-			defer func() {
-				if r := recover(); r != nil && r != (abandoned{}) {
-					panic(r)
-				}
-				w.done[thread] = true
-				w.arrived <- thread
-			}()
-			body(w)
-		}()
-		<-w.arrived // parked before its first step
-	}
-	return w
-}
-
-// follow runs the world along path, then on to the end by first choices, and returns the path that was taken.
-func (w *world) follow(path []node) []node {
-	for depth := 0; ; depth++ {
-		if w.done[device] && w.done[application] || w.fault != nil {
-			break
-		}
-		if depth == len(path) {
-			n := node{parked: w.parked}
-			for t := range threads {
-				n.enabled[t] = !w.done[t] && (w.enabled[t] == nil || w.enabled[t]())
-				if depth > 0 {
-					p := &path[depth-1]
-					n.sleep[t] = p.sleep[t] && p.parked[t] != p.parked[p.choice]
-				}
-			}
-			if !n.enabled[device] && !n.enabled[application] {
-				w.failf("the application sleeps for ever")
-				break
-			}
-			if n.choice = n.pick(); n.choice < 0 {
-				break // every order from here was run already
-			}
-			path = append(path, n)
-		}
-		t := path[depth].choice
-		w.trace = append(w.trace, fmt.Sprintf("%c:%s", "DA"[t], wordNames[w.parked[t]]))
-		w.run[t] <- true
-		<-w.arrived
-	}
-	for t := range threads {
-		if !w.done[t] {
-			w.run[t] <- false
-			<-w.arrived
-		}
-	}
-	return path
-}
-
-func (n *node) pick() int {
-	for t := range threads {
-		if n.enabled[t] && !n.sleep[t] {
-			return t
-		}
-	}
-	return -1
+		// Each word has one writer.
+		w.queue.step = func(at word) { w.Step(device, wordNames[at], at < wordConsumed) }
+		w.reader.step = func(at word) { w.Step(application, wordNames[at], at >= wordConsumed) }
+		return []func(){func() { s.bodies[device](w) }, func() { s.bodies[application](w) }}
+	})
 }
 
 // post is the device's body: entries with these solicited bits.
@@ -212,11 +90,11 @@ func drain(w *world, taken int) (n int) {
 	n, err := w.reader.Poll(e[:])
 	for i := range n {
 		if e[i].WRID != uint64(taken+i+1) {
-			w.failf("entry %d has wr_id %d", taken+i+1, e[i].WRID)
+			w.Failf("entry %d has wr_id %d", taken+i+1, e[i].WRID)
 		}
 	}
 	if err != nil {
-		w.failf("poll: %v", err)
+		w.Failf("poll: %v", err)
 	}
 	return n
 }
@@ -241,13 +119,13 @@ func TestNoOrderLosesAWakeUp(t *testing.T) {
 		"overrun":               {before: fill(63), bodies: [threads]func(*world){overrun, untilDeadOrDrained}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runs, err := explore(s)
+			orders, err := s.explore()
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d orders", runs)
-			if runs < 2 {
-				t.Errorf("%d orders: the explorer does not explore", runs)
+			t.Logf("%d orders", orders)
+			if orders < 2 {
+				t.Errorf("%d orders: the explorer does not explore", orders)
 			}
 		})
 	}
@@ -290,12 +168,12 @@ func untilDeadOrDrained(w *world) {
 		n, err := w.reader.Poll(e[:])
 		for i := range n {
 			if taken++; e[i].WRID != uint64(taken) {
-				w.failf("entry %d has wr_id %d", taken, e[i].WRID)
+				w.Failf("entry %d has wr_id %d", taken, e[i].WRID)
 			}
 		}
 		if err != nil {
 			if taken != 64 {
-				w.failf("queue dead after %d entries, 64 fit", taken)
+				w.Failf("queue dead after %d entries, 64 fit", taken)
 			}
 			return
 		}
@@ -334,8 +212,8 @@ func TestExplorerFindsLostWakeUps(t *testing.T) {
 		}, consume(1, abi.ArmNext)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if runs, err := explore(s); err == nil {
-				t.Errorf("%d orders and none lost a wake-up", runs)
+			if orders, err := s.explore(); err == nil {
+				t.Errorf("%d orders and none lost a wake-up", orders)
 			}
 		})
 	}
