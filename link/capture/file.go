@@ -19,13 +19,17 @@ type Config struct {
 	Start time.Time
 	// Clock is the devices' clock, of use only without Start; nil is clock.Monotonic.
 	Clock clock.Source
+	// Live reads Clock for each burst, in place of the time that the port is told: that is when a shard's round began,
+	// and on a busy machine a round can begin long before it sends.
+	Live bool
 	// Buffer is the bytes that may wait to be written; 0 is 8 MiB.
 	Buffer int
 }
 
 // File is a capture being written. Any number of ports, of any number of shards, may be wrapped.
 type File struct {
-	start int64 // nanoseconds since 1970 of clock zero
+	start int64        // nanoseconds since 1970 of clock zero
+	live  clock.Source // nil: times are those the port is told
 	w     io.Writer
 	wake  chan struct{} // the queue is no longer empty, or the file is closed
 	done  chan struct{}
@@ -71,8 +75,12 @@ func New(w io.Writer, cfg Config) (*File, error) {
 	if cfg.Start.IsZero() {
 		cfg.Start = time.Now().Add(-time.Duration(cfg.Clock()))
 	}
+	var live clock.Source
+	if cfg.Live {
+		live = cfg.Clock
+	}
 	f := &File{
-		start: cfg.Start.UnixNano(), w: w, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		start: cfg.Start.UnixNano(), live: live, w: w, wake: make(chan struct{}, 1), done: make(chan struct{}),
 		// Half of the room waits while the other half is being written.
 		queue: make([]byte, 0, cfg.Buffer/2), limit: cfg.Buffer / 2,
 	}

@@ -42,6 +42,7 @@ func (f *File) Wrap(name string, port nic.Port, isLocal func(ib.GID) bool) (*Por
 
 // Send implements nic.Port. Only what the port took is captured.
 func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
+	at := p.file.stamp(now) // before: the answer may be captured while we are still here
 	sent, err = p.Port.Send(now, frames)
 	for i := range frames[:sent] {
 		f := &frames[i]
@@ -52,7 +53,7 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 			continue
 		}
 		p.payload = b
-		p.record(now, f.Path, Outbound, f.QPN, p.isLocal(f.Path.Dest))
+		p.record(at, f.Path, Outbound, f.QPN, p.isLocal(f.Path.Dest))
 	}
 	return sent, err
 }
@@ -60,6 +61,10 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 // Recv implements nic.Port.
 func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 	n := p.Port.Recv(now, packets)
+	at := now
+	if n > 0 {
+		at = p.file.stamp(now)
+	}
 	for i := range packets[:n] {
 		g := &packets[i]
 		if g.Local {
@@ -73,9 +78,17 @@ func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 		p.payload = b
 		p.path = wire.Path{Source: g.Source, Dest: g.Dest, SourcePort: g.SourcePort, TrafficClass: g.TrafficClass,
 			HopLimit: g.HopLimit}
-		p.record(now, &p.path, Inbound, g.BTH().DestQP(), false)
+		p.record(at, &p.path, Inbound, g.BTH().DestQP(), false)
 	}
 	return n
+}
+
+// stamp is the time of what passes now.
+func (f *File) stamp(now clock.Time) clock.Time {
+	if f.live == nil {
+		return now
+	}
+	return f.live()
 }
 
 // Deadline is that of the port within.

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/pflag"
+)
+
+// config is what the daemon is told: by its file, by SOFTNICD_* variables, by flags. A flag beats a variable, a variable
+// beats the file.
+type config struct {
+	Device   []string `yaml:"device"`
+	Socket   string   `yaml:"socket"`
+	Capture  string   `yaml:"capture"`
+	LogLevel string   `yaml:"log-level"`
+	Port     uint16   `yaml:"port"`
+}
+
+// flags declares a flag for each key of the file.
+func (c *config) flags(f *pflag.FlagSet) {
+	f.StringArrayVar(&c.Device, "device", nil, "a device, as NAME=INTERFACE or NAME=IP (repeatable; default: one for each interface that is up)")
+	f.StringVar(&c.Socket, "socket", "", "control socket (default $SOFTNICD_SOCKET, $XDG_RUNTIME_DIR/softnicd.sock or /run/softnicd/softnicd.sock)")
+	f.StringVar(&c.Capture, "capture", "", "write every packet to this pcapng file")
+	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
+	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
+	f.String("config", "", "YAML file with a key for each of these flags")
+}
+
+// load completes what the flags left open from the environment and the file.
+func (c *config) load(f *pflag.FlagSet) error {
+	var problems []error
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := "SOFTNICD_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		value, set := os.LookupEnv(name)
+		if !set || flag.Changed {
+			return
+		}
+		if err := f.Set(flag.Name, value); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", name, err))
+		}
+	})
+	if err := errors.Join(problems...); err != nil {
+		return usage(err)
+	}
+	path, _ := f.GetString("config")
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return usage(err)
+	}
+	file := *c
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return usage(fmt.Errorf("%s: %w", path, err))
+	}
+	c.adopt(f, &file)
+	return nil
+}
+
+// adopt takes from the file what neither a flag nor a variable has set.
+func (c *config) adopt(f *pflag.FlagSet, file *config) {
+	keep := *c
+	*c = *file
+	if f.Changed("device") {
+		c.Device = keep.Device
+	}
+	if f.Changed("socket") {
+		c.Socket = keep.Socket
+	}
+	if f.Changed("capture") {
+		c.Capture = keep.Capture
+	}
+	if f.Changed("log-level") {
+		c.LogLevel = keep.LogLevel
+	}
+	if f.Changed("port") {
+		c.Port = keep.Port
+	}
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// demoOptions are the choices of `softnicd demo`.
+type demoOptions struct {
+	local   bool
+	mr      string
+	capture string
+	output  string
+	port    uint16
+}
+
+// demoLimit bounds the whole conversation: it takes well below a second.
+const demoLimit = 20 * time.Second
+
+func newDemo() *cobra.Command {
+	var o demoOptions
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "One RC conversation between two processes, every operation, with a ladder diagram",
+		Long: `Starts a daemon with two devices on loopback addresses and two applications that talk over them: SEND, SEND with
+immediate, RDMA WRITE, WRITE with immediate, READ, compare-and-swap, fetch-and-add, and one deliberate failure. It prints
+every completion and every packet, checks every byte, and exits 1 if anything differs. It needs no root, no kernel
+module and no configuration.`,
+		RunE: func(c *cobra.Command, _ []string) error { return runDemo(c.Context(), &o, c.OutOrStdout()) },
+	}
+	c.Flags().BoolVar(&o.local, "local", false, "let both queue pairs share one device and the local link, instead of UDP")
+	c.Flags().StringVar(&o.mr, "mr", "shared", "memory that the applications register: shared, or process (their own, which the device reaches by system calls)")
+	c.Flags().StringVar(&o.capture, "capture", "", "keep the packets in this pcapng file")
+	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	c.Flags().Uint16Var(&o.port, "port", 4791, "UDP port of both devices")
+	return c
+}
+
+func runDemo(ctx context.Context, o *demoOptions, out io.Writer) error {
+	if o.output != "text" && o.output != "json" {
+		return usage(fmt.Errorf("-o %s: text or json expected", o.output))
+	}
+	if o.mr != "shared" && o.mr != "process" {
+		return usage(fmt.Errorf("--mr %s: shared or process expected", o.mr))
+	}
+	ctx, cancel := context.WithTimeout(ctx, demoLimit)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "softnicd-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	file := o.capture
+	if file == "" {
+		file = filepath.Join(dir, "demo.pcapng")
+	}
+	daemon, err := startDaemon(ctx, o, dir, file)
+	if err != nil {
+		return err
+	}
+	defer daemon.kill()
+	reports, err := runApps(ctx, o, dir)
+	if err != nil {
+		return err
+	}
+	if err := daemon.stop(); err != nil {
+		return fmt.Errorf("the daemon: %w", err)
+	}
+	r := &demoReport{Link: linkName(o), Memory: o.mr, Applications: reports}
+	if r.Packets, err = readPackets(file, reports); err != nil {
+		return err
+	}
+	r.judge()
+	if o.output == "json" {
+		if err := writeJSON(out, r); err != nil {
+			return err
+		}
+	} else {
+		r.print(out)
+		if o.capture != "" {
+			fmt.Fprintf(out, "\n%s has the packets: tshark -r %s -O infiniband\n", o.capture, o.capture)
+		}
+	}
+	if !r.OK {
+		return errors.New("demo: what happened is not what should have; see above")
+	}
+	return nil
+}
+
+func linkName(o *demoOptions) string {
+	if o.local {
+		return "local"
+	}
+	return "udp"
+}
+
+// process is a child of the demo.
+type process struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	done   chan error
+}
+
+// start runs this very program with other arguments. The child dies with the demo.
+func start(ctx context.Context, stdout io.Writer, args ...string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.CommandContext(ctx, self, args...), done: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = stdout, &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.Env = append(os.Environ(), "SOFTNICD_SOCKET=", "SOFTNICD_DEVICE=", "SOFTNICD_CONFIG=")
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.done <- p.cmd.Wait() }()
+	return p, nil
+}
+
+// fail explains the end of a child that should not have ended.
+func (p *process) fail(what string, err error) error {
+	code := p.cmd.ProcessState.ExitCode()
+	text := bytes.TrimSpace(p.stderr.Bytes())
+	text = bytes.TrimPrefix(text, []byte("softnicd: "))
+	wrapped := fmt.Errorf("%s: %w: %s", what, err, text)
+	if code == exitTaken {
+		return &exitError{exitTaken, fmt.Errorf("%s", text)}
+	}
+	return wrapped
+}
+
+// stop ends the daemon as systemd would and wants to see it drain.
+func (p *process) stop() error {
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-p.done:
+		p.done <- err
+		return err
+	case <-time.After(3 * time.Second):
+		return errors.New("did not end within 3 s of SIGTERM")
+	}
+}
+
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+func startDaemon(ctx context.Context, o *demoOptions, dir, capture string) (*process, error) {
+	socket := filepath.Join(dir, "softnicd.sock")
+	args := []string{"run", "--socket", socket, "--capture", capture, "--log-level", "warn",
+		"--port", fmt.Sprint(o.port), "--device", "softnic0=127.0.0.1"}
+	if !o.local {
+		args = append(args, "--device", "softnic1=127.0.0.2")
+	}
+	p, err := start(ctx, nil, args...)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if c, err := net.Dial("unixpacket", socket); err == nil {
+			c.Close()
+			return p, nil
+		}
+		select {
+		case err := <-p.done:
+			p.done <- err
+			return nil, p.fail("the daemon ended", err)
+		case <-ctx.Done():
+			p.kill()
+			return nil, fmt.Errorf("the daemon did not listen in time: %w", ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// runApps runs receiver and sender and returns what they saw, the sender first.
+func runApps(ctx context.Context, o *demoOptions, dir string) ([]*appReport, error) {
+	devices := [2]string{"softnic0", "softnic1"}
+	if o.local {
+		devices[1] = "softnic0"
+	}
+	var apps [2]*process
+	var outputs [2]bytes.Buffer
+	for i, role := range []string{"sender", "receiver"} {
+		p, err := start(ctx, &outputs[i], "demo-app", "--role", role, "--mr", o.mr, "--device", devices[i],
+			"--socket", filepath.Join(dir, "softnicd.sock"), "--exchange", filepath.Join(dir, "exchange.sock"))
+		if err != nil {
+			return nil, err
+		}
+		defer p.kill()
+		apps[i] = p
+	}
+	var failed error
+	for i, p := range apps {
+		err := <-p.done
+		p.done <- err
+		if err != nil && failed == nil {
+			failed = p.fail([]string{"sender", "receiver"}[i], err)
+			for _, other := range apps {
+				other.cmd.Process.Kill() // a peer that waits for the failed one would wait for ever
+			}
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	reports := make([]*appReport, 2)
+	for i := range outputs {
+		if err := json.Unmarshal(outputs[i].Bytes(), &reports[i]); err != nil {
+			return nil, fmt.Errorf("what an application reported: %w", err)
+		}
+	}
+	return reports, nil
+}
+
+func writeJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

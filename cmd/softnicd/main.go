@@ -1,0 +1,88 @@
+// Softnicd is an RDMA NIC in software: a daemon that is the HCA, and the commands around it.
+//
+//	softnicd demo       two devices on loopback, two applications, every operation, a ladder diagram
+//	softnicd run        the daemon, in the foreground
+//	softnicd devinfo    devices and ports, as ibv_devinfo prints them
+//
+// Exit codes: 0 done, 1 failed, 2 usage, 3 the port or the socket is taken or the interface is not there.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	exitTaken  = 3
+)
+
+// exitError carries an exit code with an error.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(err error) error { return &exitError{exitUsage, err} }
+func taken(err error) error { return &exitError{exitTaken, err} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRoot().ExecuteContext(ctx)
+	stop()
+	os.Exit(exitCode(err))
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "softnicd:", err)
+	var coded *exitError
+	if errors.As(err, &coded) {
+		return coded.code
+	}
+	return exitFailed
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "softnicd",
+		Short:         "An RDMA NIC in software: real RoCEv2 on UDP 4791, no kernel module, no root",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
+	})
+	root.AddCommand(newRun(), newDemo(), newDemoApp(), newDevinfo())
+	for _, c := range root.Commands() {
+		wrapArgs(c)
+	}
+	return root
+}
+
+// wrapArgs makes an error about arguments a usage error.
+func wrapArgs(c *cobra.Command) {
+	check := c.Args
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return usage(fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
+		}
+		return nil
+	}
+}
