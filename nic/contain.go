@@ -103,10 +103,9 @@ const noEvent = ^ib.EventType(0)
 // kill ends a context: none of its queue pairs is touched again, and its application hears DEVICE_FATAL. The objects stay
 // until the application closes them.
 func (s *shard) kill(c *Context, why string) {
-	if c.dead {
+	if c.dead.Swap(true) {
 		return
 	}
-	c.dead = true
 	for _, q := range c.slots {
 		if q != nil {
 			s.hide(q)

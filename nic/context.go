@@ -3,6 +3,7 @@ package nic
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/softnic/softnicd/abi"
@@ -48,7 +49,8 @@ type Context struct {
 	slots  []*QP // by doorbell slot
 	free   []uint32
 	panics int
-	dead   bool // of a memory fault or a second panic
+
+	dead atomic.Bool // of a memory fault or a second panic; the shard sets it
 }
 
 // OpenContext makes a context.
@@ -185,9 +187,7 @@ func (c *Context) usable() error {
 	if c.closed {
 		return fmt.Errorf("the context is closed: %w", syscall.EINVAL)
 	}
-	dead := false
-	c.shard.do(c.shard.ask(func() { dead = c.dead }))
-	if dead {
+	if c.dead.Load() {
 		return fmt.Errorf("the context failed earlier: %w", syscall.EIO)
 	}
 	return nil

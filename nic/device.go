@@ -32,6 +32,8 @@ type Config struct {
 	Now clock.Source
 	// Random gives the seed of queue pair numbers and keys; nil is the system's.
 	Random io.Reader
+	// Profile is how the device presents itself; nil is Softnic.
+	Profile *Profile
 	// Limits are those of the profile where a field is zero.
 	Limits Limits
 	// Page is the device page, abi.DevicePageSize bytes that applications see too; nil for none. The device initialises
@@ -94,9 +96,12 @@ func New(cfg Config) (*Device, error) {
 		name:    cfg.Name,
 		cfg:     cfg,
 		profile: Softnic(),
-		limits:  cfg.Limits.fill(),
 		log:     cfg.Logger.With("device", cfg.Name),
 	}
+	if cfg.Profile != nil {
+		d.profile = *cfg.Profile
+	}
+	d.limits = cfg.Limits.fill(d.profile.Limits.fill(DefaultLimits()))
 	d.ledger = newLedger(&d.limits)
 	d.keys = dma.NewTable(int(d.limits.MaxMR), random)
 	d.newEngine = d.newRC
@@ -135,14 +140,17 @@ func (d *Device) Start() {
 	}
 }
 
-// Step turns a manual device by one round at the time now, and returns when it wants the next one at the latest, now if
-// there is more to do at once. busy says that the round did something. What it received, it received from the port in
-// this round: a packet that arrives later asks for another Step.
+// Step turns a manual device by one round at the time now. busy says that the round did something: there may be more to
+// do at once. next is when the device wants the next round at the latest, clock.Never if only a packet, a doorbell or a
+// call will give it something to do.
 func (d *Device) Step(now clock.Time) (next clock.Time, busy bool) { return d.shard.step(now) }
 
 // Grace returns when no shard can touch memory any more that was unpublished before the call: all passed a point at which
 // their bursts and the local ring held nothing older. What a congested port refuses meanwhile is lost.
 func (d *Device) Grace() { d.shard.do(d.shard.quiesce) }
+
+// WithPort runs f while no shard uses the device's port: to change the addresses it is bound to, say.
+func (d *Device) WithPort(f func()) { d.shard.do(func(clock.Time) { f() }) }
 
 // BellFD returns the eventfd that wakes the device when the owner's applications ring, -1 for a manual one. The device
 // neither reads nor writes it. Contexts have their own: see [Context.BellFD].
@@ -278,6 +286,3 @@ func (d *Device) newRC(q *QP) transport.Engine {
 		},
 	})
 }
-
-// WithPort runs f while no shard uses the device's port: to change the addresses it is bound to, say.
-func (d *Device) WithPort(f func()) { d.shard.do(d.shard.ask(f)) }

@@ -66,8 +66,10 @@ func (s *shard) step(now clock.Time) (next clock.Time, busy bool) {
 		return s.now, false
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	busy = s.round(now)
-	return s.next(), busy
+	if s.round(now) {
+		return now, true
+	}
+	return s.next(), false
 }
 
 // time is the device's clock; a manual device without one lives at the time of its last step.

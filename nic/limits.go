@@ -55,9 +55,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// fill puts the default where nothing was said.
-func (l Limits) fill() Limits {
-	d := DefaultLimits()
+// fill puts d where nothing was said, and keeps within what the rest of the project can do.
+func (l Limits) fill(d Limits) Limits {
 	fill(&l.MaxQP, d.MaxQP)
 	fill(&l.MaxQPWR, d.MaxQPWR)
 	fill(&l.MaxSGE, d.MaxSGE)

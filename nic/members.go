@@ -7,9 +7,6 @@ import (
 
 // Commands that change what the shard knows, for do.
 
-// ask runs f on the shard.
-func (s *shard) ask(f func()) func(clock.Time) { return func(clock.Time) { f() } }
-
 // attach makes a context known: its doorbell is looked at, its queue pairs share the port with those of other tenants.
 func (s *shard) attach(c *Context) func(clock.Time) {
 	return func(clock.Time) {

@@ -105,7 +105,7 @@ func (s *shard) next() clock.Time {
 	if s.sched.ready > 0 {
 		return s.now
 	}
-	t := s.timers.next()
+	t := min(s.timers.next(), PortDeadline(s.port))
 	if s.burst.Len() > 0 {
 		t = min(t, s.now.Add(congestionPause))
 	}
@@ -122,7 +122,7 @@ const congestionPause = 100 * time.Microsecond
 func (s *shard) doorbells() (busy bool) {
 	for i := 0; i < len(s.contexts); i++ {
 		c := s.contexts[i]
-		if c.bell == nil || c.dead || !s.pending(c) {
+		if c.bell == nil || c.dead.Load() || !s.pending(c) {
 			continue
 		}
 		busy = true
@@ -182,12 +182,14 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 
 // expire fires the deadlines that are due.
 func (s *shard) expire(now clock.Time) (busy bool) {
-	for q := s.timers.due(now); q != nil; q = s.timers.due(now) {
+	// An engine that wants to be called again at the same time gets its turn in the next round.
+	for range len(s.timers.heap) {
+		q := s.timers.due(now)
+		if q == nil {
+			break
+		}
 		busy = true
 		s.after(q, s.engineExpire(now, q))
-		if q.timerAt >= 0 && !q.timer.After(now) {
-			break // an engine that wants to be called again at the same time gets its next turn in the next round
-		}
 	}
 	for i := len(s.held) - 1; i >= 0; i-- {
 		q := s.held[i]
