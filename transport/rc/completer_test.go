@@ -228,6 +228,33 @@ func TestLossOfEachReadResponse(t *testing.T) {
 	}
 }
 
+// A late response that comes before the repetition goes out shortens it, and the rest is then a resumed READ.
+func TestLateResponseShortensTheRepetition(t *testing.T) {
+	s := newScript(t, ackTimeout(10, 1))
+	s.post(read(3000))
+	s.expect(at(0), readRequest(100, 0, 3000))
+	s.now = s.e.Deadline()
+	s.e.Expire(s.now)
+	s.receive(readFirst(100, 0, 1024))
+	s.expect(s.now, readRequest(101, 1024, 3000-1024))
+	s.deliver(s.now, readFirst(101, 1024, 1024), readLast(102, 2048, 952))
+	s.completes(success(1))
+	if !bytes.Equal(s.placed(3000), peerPattern(0, 3000)) {
+		t.Fatal("the data differs")
+	}
+}
+
+// While a READ is unanswered, nothing behind it is judged: a response that could not belong there starts the repair.
+func TestStrangeResponseBehindAnUnansweredRead(t *testing.T) {
+	s := newScript(t)
+	s.post(read(10), send(3))
+	s.expect(at(0), readRequest(100, 0, 10), sendOnly(101, 3))
+	s.deliver(at(us), readOnly(101, 0, 3))
+	s.expect(at(us), readRequest(100, 0, 10), sendOnly(101, 3))
+	s.deliver(at(2*us), readOnly(100, 0, 10), ack(101))
+	s.completes(success(1), success(2))
+}
+
 // Reference 3.6: an ACKNOWLEDGE cannot end a READ or an atomic; it says that their response was lost.
 func TestAckOfAReadOrAtomicIsAnImpliedNak(t *testing.T) {
 	for _, beyond := range []ib.PSN{0, 1} {

@@ -249,6 +249,15 @@ func TestReadWithTooManyNumbers(t *testing.T) {
 	s.completes(failed(1, ib.WCLocLenErr))
 }
 
+// C9-8: a message of exactly the largest length is sent.
+func TestLargestMessage(t *testing.T) {
+	s := newScript(t, maxMessage(3000))
+	s.post(send(3000), send(3001))
+	s.expect(at(0), sendFirst(100, 1024), sendMiddle(101, 1024), sendLast(102, 952))
+	s.deliver(at(us), ack(102))
+	s.completes(success(1), failed(2, ib.WCLocLenErr))
+}
+
 // vast is a region without memory.
 type vast struct{}
 

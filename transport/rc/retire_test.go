@@ -86,9 +86,9 @@ func TestFlushWithoutConnection(t *testing.T) {
 func TestEveryRequestEndsOnce(t *testing.T) {
 	s := newScript(t, sendQueue(5), startPSN(0xfffff0))
 	for round := range 200 {
-		if round == 10 {
-			// Just before the positions wrap.
-			s.e.req.q.head, s.e.req.q.tail, s.e.req.cursor.position = ^uint32(20), ^uint32(20), ^uint32(20)
+		if round%4 == 1 {
+			// The positions wrap in this round, while the cursor is behind what is acknowledged.
+			s.e.req.q.head, s.e.req.q.tail, s.e.req.cursor.position = ^uint32(2), ^uint32(2), ^uint32(2)
 		}
 		first := s.e.req.nxt
 		id := uint64(s.qp.posted) + 1
@@ -339,11 +339,41 @@ func TestFaultedFrameThatNobodyNeeds(t *testing.T) {
 	}
 	s.deliver(at(us), ack(101))
 	s.completes(success(1), success(2))
+	s.post(send(2000))
+	got = s.skip(at(us))
+	s.deliver(at(2*us), ack(102)) // the FIRST alone
+	if s.e.Faulted(s.now, got[0].cookie) {
+		t.Fatal("a fault of an acknowledged packet of an open message counted")
+	}
+	s.deliver(at(2*us), ack(103))
+	s.completes(success(3))
+}
+
+// A fault is final: an acknowledgement that comes later all the same does not undo it.
+func TestAckAfterAFault(t *testing.T) {
+	s := newScript(t)
+	s.post(send(1), send(2))
+	got := s.skip(at(0))
+	s.e.Faulted(s.now, got[1].cookie)
+	s.deliver(at(us), ack(101))
+	s.completes(success(1), failed(2, ib.WCLocProtErr))
+}
+
+// What is before the fault and was about to go out again still does.
+func TestFaultBehindARepetition(t *testing.T) {
+	s := newScript(t)
+	s.post(send(1), send(2), send(3))
+	got := s.skip(at(0))
+	s.receive(nak(100, wire.NakSequence))
+	s.e.Faulted(s.now, got[2].cookie)
+	s.expect(at(0), sendOnly(100, 1), sendOnly(101, 2))
+	s.deliver(at(us), ack(101))
+	s.completes(success(1), success(2), failed(3, ib.WCLocProtErr))
 }
 
 // A CQ that overruns takes the queue pair to the error state in the middle of an acknowledgement: the rest is flushed.
 func TestOverrunInTheMiddleOfAnAck(t *testing.T) {
-	s := newScript(t, ackTimeout(10, 1))
+	s := newScript(t, ackTimeout(10, 0))
 	s.post(send(1), send(2), send(3))
 	s.skip(at(0))
 	s.qp.overrun = true
@@ -402,6 +432,11 @@ func TestSQD(t *testing.T) {
 		s.expect(s.now, sendOnly(105, 2))
 		s.deliver(s.now, ack(105))
 		s.completes(success(2), success(3), success(4))
+		s.modify(ib.StateSQD, ib.QPAttrEnSQDAsyncNotify) // and again
+		s.quiet()
+		if len(s.qp.states) != 2 {
+			t.Fatalf("drained twice, told states %v", s.qp.states)
+		}
 	}
 }
 

@@ -98,11 +98,9 @@ func (r *requester) lost(now clock.Time, cause transport.VendorErr) {
 	r.tryAgain(now, cause)
 }
 
-// repairs says that the hole at una is being dealt with: its packets go out again, or will in a moment, or the receiver
-// has to get ready first.
-func (r *requester) repairs() bool {
-	return r.retry.recovering || r.waitsForReceiver() || r.atUna()
-}
+// repairs says that the hole at una is being dealt with: its packets go out again, or will when the cursor gets its turn or
+// the receiver is ready.
+func (r *requester) repairs() bool { return r.retry.recovering || r.atUna() }
 
 // atUna says that nothing was sent since we went back: the cursor still stands at the oldest packet. It is asked only
 // while something is outstanding.

@@ -377,6 +377,36 @@ func TestNakAfterATimeoutCounts(t *testing.T) {
 	s.expect(s.now, sendOnly(100, 1), sendOnly(101, 2))
 	s.deliver(s.now, ack(101))
 	s.completes(success(1), success(2))
+
+	s = newScript(t, ackTimeout(10, 3))
+	s.post(send(1), send(2))
+	s.expect(at(0), sendOnly(100, 1), sendOnly(101, 2))
+	for range 3 { // NAK, timeout, NAK
+		s.deliver(s.now, nak(100, wire.NakSequence))
+		if s.counters.PacketSeqErr == 2 {
+			s.quiet() // the second in a row is about the same hole
+			s.expect(s.e.Deadline(), sendOnly(100, 1), sendOnly(101, 2))
+			continue
+		}
+		s.expect(s.now, sendOnly(100, 1), sendOnly(101, 2))
+	}
+	s.deliver(s.now, ack(101))
+	s.completes(success(1), success(2))
+}
+
+// An RNR NAK says that the packet at the hole has arrived; the next hole at the same number is a new one.
+func TestHoleAfterAnRNRNak(t *testing.T) {
+	s := newScript(t)
+	s.post(send(1), send(2))
+	s.expect(at(0), sendOnly(100, 1), sendOnly(101, 2))
+	s.deliver(at(us), nak(100, wire.NakSequence))
+	s.expect(at(us), sendOnly(100, 1), sendOnly(101, 2))
+	s.deliver(at(2*us), rnrNak(100, 1))
+	s.expect(at(12*us), sendOnly(100, 1), sendOnly(101, 2))
+	s.deliver(at(13*us), nak(100, wire.NakSequence))
+	s.expect(at(13*us), sendOnly(100, 1), sendOnly(101, 2))
+	s.deliver(at(14*us), ack(101))
+	s.completes(success(1), success(2))
 }
 
 // After a stall the timer may fire before the NAK that waits in the socket is read: both are about one loss, which costs

@@ -67,6 +67,11 @@ func TestWindowNeverExceedsItsLimit(t *testing.T) {
 	if w.size != 8 {
 		t.Fatalf("window of %d, limit 8", w.size)
 	}
+	w = newWindow(8)
+	w.shrink()
+	if w.grow(9); w.size != 6 { // one for the window of 4, one for that of 5
+		t.Fatalf("window of %d, want 6", w.size)
+	}
 	if w = newWindow(2); w.size != 2 {
 		t.Fatalf("window of %d, want 2", w.size)
 	}
