@@ -112,7 +112,7 @@ func (r *requester) acknowledgement(now clock.Time, psn ib.PSN, s wire.Syndrome)
 	if s == wire.NakSequence {
 		r.e.cfg.Counters.PacketSeqErr++
 	}
-	// A NAK acknowledges everything before it (IBA 9.7.5.1.2).
+	// A NAK acknowledges everything before it (IBA 9.7.5.1.1).
 	r.acknowledge(now, next)
 	if r.settle(now) {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
-// Reference 3.5: one ACK covers everything before it; the requests complete in order.
+// IBA 9.7.6.1: one ACK covers everything before it; the requests complete in order.
 func TestCoalescedAck(t *testing.T) {
 	s := newScript(t)
 	s.post(send(1), unsignaled(write(2)), send(2000), send(3))
@@ -25,7 +25,7 @@ func TestCoalescedAck(t *testing.T) {
 	s.completes(success(3), success(4))
 }
 
-// Reference 3.6: what is outside what is outstanding is dropped, whatever it says: duplicate, late or forged.
+// IBA 9.7.6.1: what is outside what is outstanding is dropped, whatever it says: duplicate, late or forged.
 func TestGhosts(t *testing.T) {
 	ghosts := map[string]func(ib.PSN) packet{
 		"ACK":          ack,
@@ -61,7 +61,7 @@ func TestGhosts(t *testing.T) {
 	}
 }
 
-// Reference 2.9, every syndrome that there is: what each one does to an outstanding SEND.
+// IBA 9.7.5.2, every syndrome that there is: what each one does to an outstanding SEND.
 func TestEverySyndrome(t *testing.T) {
 	for v := range 256 {
 		syn := wire.Syndrome(v)
@@ -116,7 +116,7 @@ func TestEverySyndrome(t *testing.T) {
 }
 
 // IBA 9.7.7.2, every row: credit codes are taken for ACKs and limit nothing. ConnectX acknowledges with code 0, and who
-// enforced that would be held to one message at a time (reference 2.8).
+// enforced that would be held to one message at a time.
 func TestEveryCreditCode(t *testing.T) {
 	for _, row := range rows(t, "aeth_credits.csv") {
 		t.Run(row[0], func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestEveryCreditCode(t *testing.T) {
 	}
 }
 
-// The MSN is information; no value of it completes or spoils anything (reference 3.5).
+// The MSN is information; no value of it completes or spoils anything.
 func TestMSNIsNotRequired(t *testing.T) {
 	s := newScript(t)
 	s.post(send(1), send(2))
@@ -255,7 +255,7 @@ func TestStrangeResponseBehindAnUnansweredRead(t *testing.T) {
 	s.completes(success(1), success(2))
 }
 
-// Reference 3.6: an ACKNOWLEDGE cannot end a READ or an atomic; it says that their response was lost.
+// IBA 9.7.5.1.1: an ACKNOWLEDGE cannot end a READ or an atomic; it says that their response was lost.
 func TestAckOfAReadOrAtomicIsAnImpliedNak(t *testing.T) {
 	for _, beyond := range []ib.PSN{0, 1} {
 		s := newScript(t)
@@ -291,7 +291,7 @@ func TestNakBehindAnUnansweredRead(t *testing.T) {
 	s.completes(success(1), failed(2, ib.WCRemAccessErr))
 }
 
-// Reference 4.7: memory that goes away while a READ is answered is refused at the response it spoils.
+// IBA 9.7.5.2: memory that goes away while a READ is answered is refused at the response it spoils.
 func TestNakInTheMiddleOfARead(t *testing.T) {
 	for _, p := range []ib.PSN{100, 101, 102} {
 		s := newScript(t)
@@ -308,7 +308,7 @@ func TestNakInTheMiddleOfARead(t *testing.T) {
 	}
 }
 
-// IBA 9.7.5.2.8 allows RNR NAKs for READs and atomics too: they want resources of the responder.
+// A responder may be short of resources for READs and atomics as well: an RNR NAK (IBA 9.7.5.2.8) is obeyed whatever it answers.
 func TestReadAndAtomicNotReady(t *testing.T) {
 	s := newScript(t)
 	s.post(read(10), compareSwap(3, 4))
@@ -347,7 +347,7 @@ func TestAtomicResultAndItsLoss(t *testing.T) {
 	s.completes(success(2))
 }
 
-// Reference 3.6 (error class B): a response that does not fit its request ends it with BAD_RESP_ERR. Lengths are judged
+// IBA 9.7.6.1, error class B: a response that does not fit its request ends it with BAD_RESP_ERR. Lengths are judged
 // against what is left of the request, so that none writes past it (CVE-2026-64268).
 func TestResponsesThatDoNotFit(t *testing.T) {
 	middle := []packet{readFirst(100, 0, 1024)}
@@ -410,7 +410,7 @@ func TestBadResponseBehindGoodRequests(t *testing.T) {
 	s.completes(success(1), failed(2, ib.WCBadRespErr), failed(3, ib.WCWRFlushErr))
 }
 
-// Reference 3.6: the syndrome of a READ or atomic response is an ACK; others are dropped, and the retry finds out.
+// IBA 9.7.6.1: the syndrome of a READ or atomic response is an ACK; others are dropped, and the retry finds out.
 func TestRefusalInAReadResponseIsDropped(t *testing.T) {
 	for _, syn := range []wire.Syndrome{0x20, 0x3f, 0x40, 0x60, 0x61, 0x62, 0x63, 0x64, 0x80, 0xff} {
 		s := newScript(t)
@@ -428,7 +428,7 @@ func TestRefusalInAReadResponseIsDropped(t *testing.T) {
 	}
 }
 
-// A READ response acknowledges what was sent before the READ (reference 3.5).
+// A READ response acknowledges what was sent before the READ (IBA 9.7.6.1).
 func TestReadResponseAcknowledgesWhatIsBeforeIt(t *testing.T) {
 	s := newScript(t)
 	s.post(send(1), write(2000), read(10), send(2), compareSwap(1, 2))
@@ -439,7 +439,7 @@ func TestReadResponseAcknowledgesWhatIsBeforeIt(t *testing.T) {
 	s.completes(success(4), success(5))
 }
 
-// Reference 3.6: responses are dropped in every state but RTS and SQD; the state can have changed within a burst.
+// IBA 10.3.1: responses are dropped in every state but RTS and SQD; the state can have changed within a burst.
 func TestResponsesInOtherStates(t *testing.T) {
 	for _, st := range []ib.QPState{ib.StateErr, ib.StateReset, ib.StateInit} {
 		s := newScript(t)

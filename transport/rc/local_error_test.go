@@ -9,7 +9,7 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
-// Reference 3.11, every local error: status, vendor_err, and the order. The requests before it are good and complete;
+// Every local error of a requester: status, vendor_err, and the order. The requests before it are good and complete;
 // those behind it are flushed and never sent.
 func TestLocalErrors(t *testing.T) {
 	other := &dma.Domain{}
@@ -110,7 +110,7 @@ func TestLocalErrors(t *testing.T) {
 	}
 }
 
-// Reference 3.11: a local error in the middle of a message: the rest of it is not sent.
+// A local error in the middle of a message: the rest of it is not sent.
 func TestLocalErrorInTheMiddleOfAMessage(t *testing.T) {
 	s := newScript(t)
 	r := send(0)
@@ -151,7 +151,7 @@ func TestKeyGoneBeforeTheResponse(t *testing.T) {
 	}
 }
 
-// Memory that faults while a response is placed is the requester's own fault (reference 2.1, security).
+// Memory that faults while a response is placed is the requester's own fault.
 func TestPlaceOfAResponseFaults(t *testing.T) {
 	s := newScript(t)
 	mr := &dma.MR{Domain: s.pd, Region: gone{}, Length: 64, Access: ib.AccessLocalWrite}

@@ -244,7 +244,7 @@ func (r *requester) take() transport.Fetched {
 	return r.e.cfg.QP.FetchSend(&r.request)
 }
 
-// maxMessage is 2^31 bytes or what the device says (C9-8). A READ has its numbers outstanding all at once, so it may
+// maxMessage is 2^31 bytes or what the device says (IBA 10.7.2). A READ has its numbers outstanding all at once, so it may
 // not have 2^23 of them: with a path MTU of 256 that is one packet less.
 func (r *requester) maxMessage(w *work) uint64 {
 	limit := min(r.e.cfg.Limits.MaxMessage, 1<<31)

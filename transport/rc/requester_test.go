@@ -21,7 +21,7 @@ func TestSendSegmentation(t *testing.T) {
 	s.completes(success(1))
 }
 
-// IBA 9.7.2.3 and C9-86: FIRST and MIDDLE are full, what fits one packet is an ONLY, a length of zero too.
+// IBA 9.7.2.1: FIRST and MIDDLE are full, what fits one packet is an ONLY, a length of zero too.
 func TestSegmentationOfEveryOperation(t *testing.T) {
 	ops := []struct {
 		name                      string
@@ -71,7 +71,7 @@ func TestSegmentationOfEveryOperation(t *testing.T) {
 	}
 }
 
-// IBA 9.2.3: SE belongs to the last packet of what consumes a receive.
+// IBA 9.2: SE belongs to the last packet of what consumes a receive.
 func TestSolicitedEvent(t *testing.T) {
 	s := newScript(t)
 	s.post(with(send(2000), ib.SendSolicited), with(write(1), ib.SendSolicited), with(writeImm(1, 5), ib.SendSolicited), send(1))
@@ -158,9 +158,10 @@ func TestNumbersWrap(t *testing.T) {
 	}
 }
 
-// Field bug B10, decided by the reference, section 4.6: a READ or WRITE of no bytes names no memory, so no R_Key is checked
-// (IBA C9-88); the requester sends one packet with whatever key it was given and ends well. rdma-unit-test expects an error
-// instead; the specification, Linux rxe and the hardware that answers at all do not.
+// Field bug B10: a READ or WRITE of no bytes names no memory, so no R_Key is checked (IBA 9.7.4.1.3, C9-88). The requester
+// sends one packet with whatever key it was given, which takes one number, and ends well. rdma-unit-test expects an error
+// of a wrong key instead (ReadZeroByteInvalidRKey); we go with the specification, as the maintainers of Linux rxe read it:
+// there is nothing that the key could protect.
 func TestZeroLengthOfEveryKind(t *testing.T) {
 	s := newScript(t)
 	none := func(r transport.Request) transport.Request {
@@ -190,7 +191,7 @@ func TestFenceWaitsForReadsAndAtomicsOnly(t *testing.T) {
 	s.completes(success(1), success(2), success(3), success(4), success(5), success(6), success(7))
 }
 
-// Reference 3.3: at max_rd_atomic the next READ waits, and everything behind it. A retry does not count twice.
+// IBA 9.7.3.1: at max_rd_atomic the next READ waits, and everything behind it. A retry does not count twice.
 func TestMaxRDAtomic(t *testing.T) {
 	s := newScript(t, maxRDAtomic(2))
 	s.post(read(10), fetchAdd(1), read(20), send(1))
@@ -203,7 +204,7 @@ func TestMaxRDAtomic(t *testing.T) {
 	s.completes(success(1), success(2), success(3), success(4))
 }
 
-// Reference 3.3: where no READ was agreed on, one completes with an error instead of waiting for ever.
+// Where no READ was agreed on, one completes with an error instead of waiting for ever.
 func TestNoReadsAgreedOn(t *testing.T) {
 	for name, r := range map[string]transport.Request{"READ": read(1), "CAS": compareSwap(1, 2), "FAA": fetchAdd(1)} {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +250,7 @@ func TestReadWithTooManyNumbers(t *testing.T) {
 	s.completes(failed(1, ib.WCLocLenErr))
 }
 
-// C9-8: a message of exactly the largest length is sent.
+// IBA 10.7.2: a message of exactly the largest length is sent.
 func TestLargestMessage(t *testing.T) {
 	s := newScript(t, maxMessage(3000))
 	s.post(send(3000), send(3001))

@@ -13,7 +13,7 @@ func (w *work) spoil(status ib.WCStatus, vendor transport.VendorErr) {
 }
 
 // spoil gives the request at c a local error; sending stops there, at the latest. Requests before it are good and get
-// their chance: completions come in the order of posting (IBA 10.8.2).
+// their chance: completions come in the order of posting.
 func (r *requester) spoil(c cursor, status ib.WCStatus, vendor transport.VendorErr) {
 	r.q.at(c.position).spoil(status, vendor)
 	if c.before(r.cursor) {
@@ -113,7 +113,7 @@ func (r *requester) faulted(now clock.Time, cookie uint64) bool {
 	return true
 }
 
-// completedBytes is the byte_len of a completion: what a READ or atomic brought (reference: ibv_poll_cq).
+// completedBytes is the byte_len of a completion: what a READ or atomic brought (ibv_poll_cq).
 func completedBytes(w *work) uint32 {
 	if w.answered() {
 		return w.length

@@ -8,7 +8,7 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
-// Reference 3.7: requests complete in the order of posting. What is behind an unfinished READ waits for it.
+// Requests complete in the order of posting. What is behind an unfinished READ waits for it.
 func TestCompletionOrder(t *testing.T) {
 	s := newScript(t)
 	s.post(read(2000), send(1), read(5), send(2))
@@ -23,7 +23,7 @@ func TestCompletionOrder(t *testing.T) {
 	s.completes(success(4))
 }
 
-// Reference 6.6: unsignaled requests are silent when they succeed, never when they fail or are flushed.
+// IBA 10.8.3: unsignaled requests are silent when they succeed, never when they fail or are flushed.
 func TestUnsignaled(t *testing.T) {
 	s := newScript(t)
 	s.post(unsignaled(send(1)), unsignaled(read(1)), unsignaled(write(1)), unsignaled(send(2)))
@@ -37,7 +37,7 @@ func TestUnsignaled(t *testing.T) {
 	s.completes(failed(3, ib.WCRemAccessErr), failed(4, ib.WCWRFlushErr))
 }
 
-// Reference 6.6: the error first, with its own status; then what was sent, what was only posted, and what is posted later
+// IBA 10.3.1.7: the error first, with its own status; then what was sent, what was only posted, and what is posted later
 // (the marker of ib_drain_qp), in order, each once.
 func TestErrorThenFlush(t *testing.T) {
 	s := newScript(t, windowOf(2), maxRDAtomic(1))

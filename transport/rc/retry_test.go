@@ -68,7 +68,7 @@ func TestEveryAckTimeout(t *testing.T) {
 	}
 }
 
-// Reference 3.8: 1 + retry_cnt attempts, then RETRY_EXC_ERR on the oldest request. 7 is seven retries, not for ever.
+// IBA 9.9.2.4.2: 1 + retry_cnt attempts, then RETRY_EXC_ERR on the oldest request. 7 is seven retries, not for ever.
 func TestEveryRetryCount(t *testing.T) {
 	for n := range uint8(8) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAckFloor(t *testing.T) {
 	s.completes(success(1))
 }
 
-// Reference 3.9: the timer is restarted by progress, and by nothing else; it stops when nothing is outstanding.
+// IBA 9.7.6.1.3: the timer is restarted by progress, and by nothing else; it stops when nothing is outstanding.
 func TestAckTimerFollowsProgress(t *testing.T) {
 	s := newScript(t, ackTimeout(10, 7))
 	T := ib.AckTimeout(10)
@@ -146,7 +146,7 @@ func TestSendingDoesNotRestartTheTimer(t *testing.T) {
 	s.completes(success(1), success(2))
 }
 
-// Reference 3.8: both counters are reloaded when an acknowledgement makes progress.
+// IBA 9.9.2.4.2: both counters are reloaded when an acknowledgement makes progress.
 func TestProgressReloadsRetries(t *testing.T) {
 	s := newScript(t, ackTimeout(10, 1))
 	T := ib.AckTimeout(10)
@@ -214,7 +214,7 @@ func TestEveryRNRRetry(t *testing.T) {
 	}
 }
 
-// Reference 3.8: RNR NAKs and losses have counters of their own.
+// IBA 9.7.5.2.8: RNR NAKs and losses have counters of their own.
 func TestRNRAndRetryCountApart(t *testing.T) {
 	s := newScript(t, ackTimeout(10, 1), rnrRetry(1))
 	T := ib.AckTimeout(10)
@@ -286,7 +286,7 @@ func TestGoBackFromEveryPacket(t *testing.T) {
 	}
 }
 
-// A WRITE that goes on from the middle does not name its memory again (reference 3.8).
+// A WRITE that goes on from the middle does not name its memory again (IBA 9.7.2.1).
 func TestWriteGoesBackWithoutRETH(t *testing.T) {
 	s := newScript(t)
 	s.post(writeImm(3000, 9))
@@ -351,7 +351,7 @@ func (g *goBackPeer) take(s *script, p sentPacket) {
 	}
 }
 
-// Reference 3.8: one hole gives one retry, however often it is mentioned.
+// IBA 9.7.5.1.1: one hole gives one retry, however often it is mentioned.
 func TestOneRetryForOneHole(t *testing.T) {
 	s := newScript(t, retryCnt(1))
 	s.post(send(1), send(2), send(3))
@@ -410,7 +410,7 @@ func TestHoleAfterAnRNRNak(t *testing.T) {
 }
 
 // After a stall the timer may fire before the NAK that waits in the socket is read: both are about one loss, which costs
-// one retry (reference 2.2, security: stalls).
+// one retry.
 func TestTimeoutAndNakOfOneLossCostOneRetry(t *testing.T) {
 	s := newScript(t, ackTimeout(10, 1))
 	s.post(send(1), send(2))
@@ -424,7 +424,7 @@ func TestTimeoutAndNakOfOneLossCostOneRetry(t *testing.T) {
 	s.completes(success(1), success(2))
 }
 
-// Reference 3.8: sequence NAKs use retry_cnt as well.
+// IBA 9.9.2.4.2: sequence NAKs use retry_cnt as well.
 func TestSequenceNakWithoutRetriesLeft(t *testing.T) {
 	s := newScript(t, retryCnt(0))
 	s.post(send(1), send(2))

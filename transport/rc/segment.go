@@ -55,7 +55,7 @@ func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
 	h := r.e.header(f, op, psn)
 	f.Cookie = uint64(psn)
 	if op.Ends() {
-		// SE belongs to messages that consume a receive (IBA 9.2.3).
+		// SE belongs to messages that consume a receive (IBA 9.2).
 		f.BTH().SetSolicited(w.flags&ib.SendSolicited != 0 && w.opcode != ib.WRRDMAWrite)
 		f.BTH().SetAckReq(true)
 	} else if r.unasked+1 >= r.ackEvery() {

@@ -104,7 +104,7 @@ func TestSQDWithNothingStarted(t *testing.T) {
 	s.completes(success(2))
 }
 
-// Reference 6.7: RESET forgets everything, without a completion.
+// RESET forgets everything, without a completion.
 func TestReset(t *testing.T) {
 	s := newScript(t, ackTimeout(10, 7))
 	s.post(send(3000), read(1), fetchAdd(1))

@@ -7,7 +7,7 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
-// Reference 3.3, 3.4: the window closes after so many packets, and the last of them asks.
+// The window closes after so many packets, and the last of them asks.
 func TestWindowClosesWithAQuestion(t *testing.T) {
 	s := newScript(t, windowOf(3))
 	s.post(send(5 * 1024))
@@ -80,7 +80,7 @@ func TestWindowNeverExceedsItsLimit(t *testing.T) {
 	}
 }
 
-// Reference 3.4: a long message asks every so often.
+// A long message asks every so often.
 func TestAsksEveryFewPackets(t *testing.T) {
 	s := newScript(t, askEvery(3))
 	s.post(send(8 * 1024))
