@@ -17,6 +17,8 @@ type Doorbell struct {
 	// The walk: bits that Take has cleared on the page and not gone down yet.
 	top, middle, leaf uint64
 	atMiddle, atLeaf  uint32 // the words that middle and leaf came from
+
+	step func(word uint32, write bool) // tests: called before every touch of the page
 }
 
 // NewDoorbell views the beginning of page as a doorbell page.
@@ -41,14 +43,31 @@ func (b *Doorbell) Ring(slot uint32) {
 
 // set sets a bit unless it is set: looking leaves the cache line shared, writing does not.
 func (b *Doorbell) set(word uint32, bit uint64) {
+	b.touch(word, false)
 	if p := &b.mem.q[word]; atomic.LoadUint64(p)&bit == 0 {
+		b.touch(word, true)
 		atomic.OrUint64(p, bit)
+	}
+}
+
+func (b *Doorbell) swap(word uint32) uint64 {
+	b.touch(word, true)
+	return atomic.SwapUint64(&b.mem.q[word], 0)
+}
+
+func (b *Doorbell) touch(word uint32, write bool) {
+	if b.step != nil {
+		b.step(word, write)
 	}
 }
 
 // Pending reports whether Take may have something. A daemon that wants to sleep says so first and asks then.
 func (b *Doorbell) Pending() bool {
-	return b.top|b.middle|b.leaf != 0 || atomic.LoadUint64(&b.mem.q[offBellTop/8]) != 0
+	if b.top|b.middle|b.leaf != 0 {
+		return true
+	}
+	b.touch(offBellTop/8, false)
+	return atomic.LoadUint64(&b.mem.q[offBellTop/8]) != 0
 }
 
 // Take appends slots that were rung, up to the capacity of dst, and returns it. The rest waits for the next call, which
@@ -69,19 +88,19 @@ func (b *Doorbell) Take(dst []uint32) []uint32 {
 		case b.middle != 0:
 			b.atLeaf = b.atMiddle<<6 | uint32(bits.TrailingZeros64(b.middle))
 			b.middle &= b.middle - 1
-			b.leaf = atomic.SwapUint64(&b.mem.q[offBellLeaf/8+b.atLeaf], 0)
+			b.leaf = b.swap(offBellLeaf/8 + b.atLeaf)
 		case b.top != 0:
 			b.atMiddle = uint32(bits.TrailingZeros64(b.top))
 			b.top &= b.top - 1
-			b.middle = atomic.SwapUint64(&b.mem.q[offBellMiddle/8+b.atMiddle], 0)
+			b.middle = b.swap(offBellMiddle/8 + b.atMiddle)
 		case started:
 			return dst
 		default:
 			started = true
-			if atomic.LoadUint64(&b.mem.q[offBellTop/8]) == 0 {
+			if !b.Pending() {
 				return dst
 			}
-			b.top = atomic.SwapUint64(&b.mem.q[offBellTop/8], 0)
+			b.top = b.swap(offBellTop / 8)
 		}
 	}
 	return dst

@@ -23,6 +23,7 @@ const (
 	RecvWQEAlign   = 32
 	SGESize        = 16
 	CQESize        = 64
+	offCQESequence = 60 // the word that publishes an entry
 	MaxSGE         = 32
 	MaxInlineLimit = 4096 // no device offers more inline data
 )

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+const root = "../.."
+
+func TestHeaderIsInStep(t *testing.T) {
+	want, err := generate(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(root, "include", "softnicd_abi.h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("include/softnicd_abi.h is not what abi says: run go run ./abi/gen")
+	}
+}
+
+// The compiler checks every size and offset.
+func TestHeaderCompiles(t *testing.T) {
+	for _, c := range []struct {
+		compiler string
+		args     []string
+	}{
+		{"cc", []string{"-std=c11", "-x", "c"}},
+		{"c++", []string{"-std=c++17", "-x", "c++"}},
+	} {
+		t.Run(c.compiler, func(t *testing.T) {
+			path, err := exec.LookPath(c.compiler)
+			if err != nil {
+				if c.compiler == "cc" && os.Getenv("CI") == "true" {
+					t.Fatal("no C compiler")
+				}
+				t.Skipf("%s is not installed", c.compiler)
+			}
+			// errno.h makes a macro of a name that a field might have.
+			unit := "#include <errno.h>\n#include \"softnicd_abi.h\"\nint main(void) { return (int)softnic_send_stride(1, 0) - 64; }\n"
+			cmd := exec.Command(path, append(c.args, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", filepath.Join(root, "include"), "-")...)
+			cmd.Stdin = bytes.NewBufferString(unit)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"WRID": "wr_id", "FWVer": "fw_ver", "MaxQPInitRDAtom": "max_qp_init_rd_atom", "PKeyIndex": "pkey_index", "RQPSN": "rq_psn",
+		"SRQN": "srqn", "MaxSRQWR": "max_srq_wr", "EnSQDAsyncNotify": "en_sqd_async_notify", "DLIDPathBits": "dlid_path_bits",
+		"SL": "sl", "Slot": "slot", "GUIDs": "guids", "Errno": "error", "AHPort": "ah_port", "LKey": "lkey", "SigAll": "sig_all",
+	} {
+		if got := cName("", name); got != want {
+			t.Errorf("%s is %s in C, want %s", name, got, want)
+		}
+	}
+	if got := cName("softnic", "MaxSGE"); got != "softnic_max_sge" {
+		t.Error(got)
+	}
+}
