@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/softnic/softnicd/verbs"
 )
 
 // demoOptions are the choices of `softnicd demo`.
@@ -172,8 +173,8 @@ func startDaemon(ctx context.Context, o *demoOptions, dir, capture string) (*pro
 		return nil, err
 	}
 	for {
-		if c, err := net.Dial("unixpacket", socket); err == nil {
-			c.Close()
+		// An answer, and not only a connection: the socket listens before the devices are there.
+		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
 			return p, nil
 		}
 		select {

@@ -62,7 +62,9 @@ func newRoot() *cobra.Command {
 		Short:         "An RDMA NIC in software: real RoCEv2 on UDP 4791, no kernel module, no root",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() }, // a word that is no command is an argument
 	}
+	wrapArgs(root)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 	})
