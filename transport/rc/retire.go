@@ -66,10 +66,11 @@ func (r *requester) complete(now clock.Time, status ib.WCStatus, vendor transpor
 	}
 	r.traceCompleted(now, status, w.length)
 	r.request.Index, r.request.Opcode, r.request.Flags, r.request.WRID = w.index, w.opcode, w.flags, w.wrid
-	r.report(status, vendor, completedBytes(w))
+	r.report(status, vendor, w.length)
 }
 
-// report makes the completion of r.request.
+// report makes the completion of r.request. Of sends and writes ibv_poll_cq leaves byte_len open; it is the length of the
+// message, as it is for READs and atomics.
 func (r *requester) report(status ib.WCStatus, vendor transport.VendorErr, bytes uint32) {
 	r.completion = transport.Completion{
 		Status: status, VendorErr: vendor, Opcode: completedOpcode(r.request.Opcode), ByteLen: bytes,
@@ -111,14 +112,6 @@ func (r *requester) faulted(now clock.Time, cookie uint64) bool {
 	r.spoil(cursor{position, distance(w.first, psn)}, ib.WCLocProtErr, transport.VendorMemoryFault)
 	r.settle(now)
 	return true
-}
-
-// completedBytes is the byte_len of a completion: what a READ or atomic brought (ibv_poll_cq).
-func completedBytes(w *work) uint32 {
-	if w.answered() {
-		return w.length
-	}
-	return 0
 }
 
 func completedOpcode(o ib.WROpcode) ib.WCOpcode {

@@ -23,6 +23,19 @@ func TestCompletionOrder(t *testing.T) {
 	s.completes(success(4))
 }
 
+// byte_len is the length of the message, whatever the operation.
+func TestCompletionByteLen(t *testing.T) {
+	s := newScript(t)
+	s.post(send(2000), read(5), write(0))
+	s.skip(at(0))
+	s.deliver(at(us), ack(101), readOnly(102, 0, 5), ack(103))
+	for i, want := range []uint32{2000, 5, 0} {
+		if got := s.qp.sendDone[i].detail.ByteLen; got != want {
+			t.Errorf("byte_len of request %d is %d, want %d", i+1, got, want)
+		}
+	}
+}
+
 // IBA 10.8.3: unsignaled requests are silent when they succeed, never when they fail or are flushed.
 func TestUnsignaled(t *testing.T) {
 	s := newScript(t)
