@@ -34,6 +34,7 @@ func TestCompletionByteLen(t *testing.T) {
 			t.Errorf("byte_len of request %d is %d, want %d", i+1, got, want)
 		}
 	}
+	s.completes(success(1), success(2), success(3))
 }
 
 // IBA 10.8.3: unsignaled requests are silent when they succeed, never when they fail or are flushed.
