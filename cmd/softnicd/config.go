@@ -56,7 +56,7 @@ func (c *config) load(f *pflag.FlagSet) error {
 	if err != nil {
 		return usage(err)
 	}
-	file := *c
+	var file config
 	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return usage(fmt.Errorf("%s: %w", path, err))
 	}
@@ -64,23 +64,21 @@ func (c *config) load(f *pflag.FlagSet) error {
 	return nil
 }
 
-// adopt takes from the file what neither a flag nor a variable has set.
+// adopt takes from the file what it says and neither a flag nor a variable has set.
 func (c *config) adopt(f *pflag.FlagSet, file *config) {
-	keep := *c
-	*c = *file
-	if f.Changed("device") {
-		c.Device = keep.Device
+	if file.Device != nil && !f.Changed("device") {
+		c.Device = file.Device
 	}
-	if f.Changed("socket") {
-		c.Socket = keep.Socket
+	if file.Socket != "" && !f.Changed("socket") {
+		c.Socket = file.Socket
 	}
-	if f.Changed("capture") {
-		c.Capture = keep.Capture
+	if file.Capture != "" && !f.Changed("capture") {
+		c.Capture = file.Capture
 	}
-	if f.Changed("log-level") {
-		c.LogLevel = keep.LogLevel
+	if file.LogLevel != "" && !f.Changed("log-level") {
+		c.LogLevel = file.LogLevel
 	}
-	if f.Changed("port") {
-		c.Port = keep.Port
+	if file.Port != 0 && !f.Changed("port") {
+		c.Port = file.Port
 	}
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// load reads a configuration as `softnicd run` does.
+func load(t *testing.T, file string, args ...string) (config, error) {
+	t.Helper()
+	var c config
+	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	c.flags(f)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "softnicd.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	err := c.load(f)
+	return c, err
+}
+
+const wholeFile = `device: [a=lo, b=127.0.0.2]
+socket: /file.sock
+capture: /file.pcapng
+log-level: debug
+port: 1001
+`
+
+// A flag beats a variable, and a variable beats the file, for each key by itself.
+func TestPrecedence(t *testing.T) {
+	for key := range keysOf(config{}) {
+		t.Setenv("SOFTNICD_"+strings.ToUpper(strings.ReplaceAll(key, "-", "_")), "")
+		os.Unsetenv("SOFTNICD_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_")))
+	}
+	check := func(want config, file string, args ...string) {
+		t.Helper()
+		if got, err := load(t, file, args...); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+	}
+	check(config{LogLevel: "info", Port: 4791}, "")
+	check(config{LogLevel: "info", Port: 4791}, "# nothing\n")
+	file := config{[]string{"a=lo", "b=127.0.0.2"}, "/file.sock", "/file.pcapng", "debug", 1001}
+	check(file, wholeFile)
+
+	t.Setenv("SOFTNICD_SOCKET", "/env.sock")
+	t.Setenv("SOFTNICD_PORT", "1002")
+	t.Setenv("SOFTNICD_DEVICE", "c=lo")
+	want := file
+	want.Socket, want.Port, want.Device = "/env.sock", 1002, []string{"c=lo"}
+	check(want, wholeFile)
+
+	want.Port, want.LogLevel, want.Capture, want.Device = 1003, "warn", "/flag.pcapng", []string{"d=lo", "e=lo"}
+	check(want, wholeFile, "--port", "1003", "--log-level", "warn", "--capture", "/flag.pcapng", "--device", "d=lo", "--device", "e=lo")
+	want.Socket = "/flag.sock"
+	check(want, wholeFile, "--port", "1003", "--log-level", "warn", "--capture", "/flag.pcapng", "--device", "d=lo", "--device", "e=lo", "--socket", "/flag.sock")
+}
+
+// keysOf returns the keys that the file may have.
+func keysOf(c config) map[string]bool {
+	keys := map[string]bool{}
+	for i := range reflect.TypeOf(c).NumField() {
+		keys[reflect.TypeOf(c).Field(i).Tag.Get("yaml")] = true
+	}
+	return keys
+}
+
+// Each flag but --config has a key, and the other way round.
+func TestKeysAreFlags(t *testing.T) {
+	var c config
+	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	c.flags(f)
+	keys := keysOf(c)
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "config" && !keys[flag.Name] {
+			t.Errorf("--%s has no key", flag.Name)
+		}
+		delete(keys, flag.Name)
+	})
+	if len(keys) > 0 {
+		t.Errorf("keys without a flag: %v", keys)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{"port: 1\nprot: 7\n", "[2:1] unknown field \"prot\""},
+		{"port: many\n", "[1:7]"},
+		{"socket: a\nport: 99999\n", "[2:7]"},
+		{"device: lo: lo\n", "[1:"},
+		{"port: 1\nport: 2\n", "[2:1]"},
+		{"[", "[1:1]"},
+	} {
+		_, err := load(t, c.file)
+		var e *exitError
+		if !errors.As(err, &e) || e.code != exitUsage || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: error %v, want a usage error with %q", c.file, err, c.want)
+		}
+	}
+}
