@@ -133,7 +133,8 @@ func newRandom(r io.Reader) (func() uint64, error) {
 // Name returns the device's name.
 func (d *Device) Name() string { return d.name }
 
-// Start lets the device run. It does nothing for a manual device, or twice.
+// Start lets the device run. It does nothing for a manual device, or twice. It raises GOMAXPROCS by one until Close: the
+// device's thread keeps a processor of the Go scheduler.
 func (d *Device) Start() {
 	if !d.cfg.Manual {
 		d.shard.start()

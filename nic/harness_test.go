@@ -335,7 +335,7 @@ type world struct {
 	devs []*Device
 }
 
-// run turns the devices until none has anything to do before the time limit.
+// run turns the devices for a time.
 func (w *world) run(limit time.Duration) {
 	end := w.now.Add(limit)
 	for {
@@ -348,6 +348,7 @@ func (w *world) run(limit time.Duration) {
 			continue
 		}
 		if next > end {
+			w.now = end
 			return
 		}
 		w.now = max(next, w.now+1)

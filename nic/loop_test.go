@@ -172,7 +172,7 @@ func TestLiveControl(t *testing.T) {
 			}
 		})
 	}
-	for i := range 200 {
+	for i := range 60 {
 		y.postRecv(uint64(i), y.sge(0, 10000))
 		b.ring()
 		x.postSend(sendWQE(uint64(i)), x.sge(0, 10000))

@@ -135,23 +135,14 @@ func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
 
 func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *transport.Completion) {
 	s := q.shard
-	s.cqe = abi.CQE{
-		WRID:      id,
-		ByteLen:   c.ByteLen,
-		Imm:       c.Imm,
-		QPN:       uint32(q.qpn),
-		SrcQP:     uint32(c.SrcQP),
-		Status:    uint8(c.Status),
-		Opcode:    uint8(c.Opcode),
-		Flags:     uint16(c.Flags),
-		VendorErr: uint32(c.VendorErr),
-		Timestamp: uint64(s.now),
-		SL:        c.SL,
-		Queue:     queue,
-		QPSlot:    q.slot,
-		WQEIndex:  index,
-	}
-	to.queue.Post(s.now, &s.cqe, c.Solicited)
+	e := &s.cqe
+	*e = abi.CQE{}
+	e.WRID, e.QPN, e.SrcQP = id, uint32(q.qpn), uint32(c.SrcQP)
+	e.Status, e.Opcode, e.Flags, e.VendorErr = uint8(c.Status), uint8(c.Opcode), uint16(c.Flags), uint32(c.VendorErr)
+	e.ByteLen, e.Imm, e.SL = c.ByteLen, c.Imm, c.SL
+	e.Timestamp = uint64(s.now)
+	e.Queue, e.QPSlot, e.WQEIndex = queue, q.slot, index
+	to.queue.Post(s.now, e, c.Solicited)
 	if to.queue.Deadline() != never {
 		s.noteHeld(to)
 	}

@@ -118,7 +118,7 @@ func TestSchedulerLoneSmallSender(t *testing.T) {
 
 // Whatever comes and goes, everybody who has work is served within a bounded number of bytes, and the lists are right.
 func TestSchedulerNobodyStarves(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := newSchedulerTest()
 		tenants := make([]*tenant, 5)

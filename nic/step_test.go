@@ -142,7 +142,7 @@ func TestShareOfThePort(t *testing.T) {
 		a.bell.Ring(slot)
 	}
 	second.bell.Ring(lone.qp.Slot())
-	for i := range 2000 {
+	for i := range 500 {
 		if i%7 == 0 {
 			tiny.left = 1
 			second.bell.Ring(small.qp.Slot())
