@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/nic"
+)
+
+// end asks what is left when everything is over, and takes it away: there must be nothing.
+func (w *world) end() {
+	w.settle()
+	w.inspect()
+	if w.plan.Flush {
+		w.each((*endpoint).close)
+		for !w.finished() {
+			if len(w.events.heap) == 0 {
+				w.failf("not everything was flushed: %s", w.missing())
+			}
+			w.turn()
+		}
+		w.settle()
+	}
+	for _, n := range w.nodes {
+		for _, a := range n.apps {
+			a.close()
+		}
+	}
+	w.settle()
+	for _, n := range w.nodes {
+		for _, a := range n.apps {
+			a.expectEmpty()
+		}
+		n.reopen()
+		if err := n.dev.Close(); err != nil {
+			w.failf("%v", err)
+		}
+		w.verdict()
+	}
+	w.inspect()
+}
+
+// inspect compares all memory with the model. What belongs to requests of broken connections that did not end well may be
+// either way.
+func (w *world) inspect() {
+	w.each(func(e *endpoint) {
+		if at := e.arena.broken(); at >= 0 {
+			w.failf("%s: byte %d of its memory, which is no region's, was changed", e.name, at)
+		}
+		for _, a := range e.arena.areas {
+			for i := range a.slots {
+				s := &a.slots[i]
+				if s.owner != nil {
+					continue
+				}
+				if at := s.wrong(); at >= 0 {
+					w.failf("%s: byte %d of a slot that nobody uses was changed", e.name, at)
+				}
+			}
+			if !e.conn.broken && a.words > 0 {
+				if at := a.differs(0, 8*a.words); at >= 0 {
+					w.failf("%s: word %d for atomics is wrong", e.name, at/8)
+				}
+			}
+		}
+	})
+	for _, n := range w.nodes {
+		for _, a := range n.apps {
+			a.shared.check(a)
+		}
+	}
+}
+
+// close destroys what the application made: in order of dependency, or with its context.
+func (a *application) close() {
+	if a.w.plan.Piecemeal {
+		a.dismantle()
+	}
+	if err := a.ctx.Close(); err != nil {
+		a.w.failf("%s: %v", a.name, err)
+	}
+	a.w.verdict()
+	// The memory is the application's alone now.
+	scribble := func(b []byte) {
+		for i := range b {
+			b[i] = canaryByte
+		}
+	}
+	scribble(a.page)
+	for _, q := range a.queues {
+		scribble(q.block)
+	}
+	for _, e := range a.endpoints {
+		scribble(e.rings)
+	}
+}
+
+func (a *application) dismantle() {
+	destroy := func(what string, f func() error) {
+		if err := f(); err != nil {
+			a.w.failf("%s: destroying %s: %v", a.name, what, err)
+		}
+	}
+	busy := func(what string, err error) {
+		if !errors.Is(err, syscall.EBUSY) {
+			a.w.failf("%s: %s in use could be destroyed: %v", a.name, what, err)
+		}
+	}
+	busy("pd", a.ctx.DeallocPD(a.pd))
+	for _, e := range a.endpoints {
+		busy("cq", a.ctx.DestroyCQ(e.sendQueue.cq))
+		destroy("qp", func() error { return a.ctx.DestroyQP(e.qp) })
+		for _, r := range e.arena.areas {
+			destroy("mr", func() error { return a.ctx.DeregMR(r.mr) })
+		}
+	}
+	for _, q := range a.queues {
+		destroy("cq", func() error { return a.ctx.DestroyCQ(q.cq) })
+	}
+	destroy("mr", func() error { return a.ctx.DeregMR(a.shared.mr) })
+	destroy("pd", func() error { return a.ctx.DeallocPD(a.pd) })
+}
+
+// expectEmpty looks for completions after the end, and for words that the device wrote into memory it had given back.
+func (a *application) expectEmpty() {
+	check := func(what string, b []byte) {
+		for i := range b {
+			if b[i] != canaryByte {
+				a.w.failf("%s: byte %d of a %s was written after its end", a.name, i, what)
+			}
+		}
+	}
+	check("doorbell page", a.page)
+	for _, q := range a.queues {
+		check("completion queue", q.block)
+	}
+	for _, e := range a.endpoints {
+		check("queue pair", e.rings)
+	}
+}
+
+// reopen takes everything that the device has to give. It gives no more than it did at first: whatever was not given back
+// is missed.
+func (n *node) reopen() {
+	w := n.w
+	fresh := func() *application {
+		a := &application{w: w, node: n, dice: n.dice, name: fmt.Sprintf("late app of %s", n.name)}
+		a.open()
+		return a
+	}
+	a, b := fresh(), fresh()
+	if _, err := n.dev.OpenContext(nic.ContextConfig{Owner: true}); !errors.Is(err, syscall.ENOMEM) {
+		w.failf("%s has room for three contexts: %v", n.name, err)
+	}
+	pd := must(w, a.ctx.AllocPD)
+	for range 3 {
+		must(w, a.ctx.AllocPD)
+	}
+	var queue *nic.CQ
+	for range 16 {
+		queue = must(w, func() (*nic.CQ, error) {
+			return a.ctx.CreateCQ(nic.CQConfig{Block: make([]byte, abi.CQBlockSize(64)), Entries: 1})
+		})
+	}
+	memory := newArena(canary + areaSize(1, 0, 0))
+	memory.carve(n.dice, 1, 0, 0)
+	for range 128 {
+		if err := memory.register(a.ctx, pd, memory.areas[0], ib.AccessLocalWrite); err != nil {
+			w.failf("%v", err)
+		}
+	}
+	for range 32 {
+		must(w, func() (*nic.QP, error) {
+			return a.ctx.CreateQP(nic.QPConfig{
+				PD: pd, Type: ib.QPTypeRC, SendCQ: queue, RecvCQ: queue,
+				Block: func(l abi.QPLayout) ([]byte, error) { return make([]byte, l.Size()), nil },
+			})
+		})
+	}
+	if err := errors.Join(a.ctx.Close(), b.ctx.Close()); err != nil {
+		w.failf("%v", err)
+	}
+}

@@ -1,0 +1,241 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/nic"
+)
+
+// connection is two queue pairs that talk to each other.
+type connection struct {
+	index  int
+	plan   *ConnectionPlan
+	ends   [2]*endpoint
+	losses int  // packets that did not arrive as they were
+	broken bool // ran out of retries
+}
+
+// endpoint is one of them, with the application's half of its rings.
+type endpoint struct {
+	app  *application
+	conn *connection
+	peer *endpoint
+	side *SidePlan
+	name string
+
+	qp                   *nic.QP
+	block                *abi.QPBlock
+	rings                []byte
+	sendQueue, recvQueue *queue
+
+	arena                *arena
+	source, sink, target *area // of what is sent (and READ results), of receives, and what the peer may touch
+
+	script   []request
+	planned  int // how many it has
+	posted   int // requests posted
+	ended    int // of these, those that have ended
+	nextSend clock.Time
+
+	receives []receive
+	ready    int // receives posted
+	taken    int // of these, those that have ended
+	nextRecv clock.Time
+
+	incoming []*request // of the peer, those that consume receives, as they were posted
+	words    [ownWords]uint64
+	failed   bool // a request or receive ended with an error
+	flushes  bool // a request did: those behind it have to be flushed
+	closed   bool // the application took it to the error state
+	drained  bool // and has posted the last request, whose flush says that there is nothing before it any more
+}
+
+// receive is a receive work request.
+type receive struct {
+	length int
+	slot   *slot
+	list   []ib.SGE
+}
+
+func newEndpoint(conn *connection, side int, app *application) *endpoint {
+	e := &endpoint{
+		app: app, conn: conn, side: &conn.plan.Side[side], name: endpointName(conn.index, side),
+	}
+	e.script = make([]request, len(e.side.Script)+1) // the last is for drain
+	e.planned = copy(e.script, e.side.Script)
+	d := app.dice
+	pick := func(depth uint32) *queue {
+		q := app.queues[d.below(len(app.queues))]
+		q.depth += int(depth)
+		return q
+	}
+	c := abi.RoundQPCap(e.side.Cap)
+	e.sendQueue, e.recvQueue = pick(c.MaxSendWR), pick(c.MaxRecvWR)
+	return e
+}
+
+// create makes queue pair and memory, when the queues are there.
+func (e *endpoint) create() {
+	w, d, c := e.app.w, e.app.dice, &e.side.Cap
+	asked := *c
+	var err error
+	e.qp, err = e.app.ctx.CreateQP(nic.QPConfig{
+		PD: e.app.pd, Type: ib.QPTypeRC, SendCQ: e.sendQueue.cq, RecvCQ: e.recvQueue.cq, SigAll: e.side.SigAll, Cap: asked,
+		Block: func(l abi.QPLayout) ([]byte, error) {
+			e.rings = make([]byte, l.Size())
+			e.block, err = abi.NewQPBlock(e.rings, l)
+			return e.rings, err
+		},
+		Handle: uint32(e.conn.index),
+	})
+	if err != nil {
+		w.failf("%v", err)
+	}
+	n := e.conn.plan.MaxBytes
+	sends, recvs, targets := int(c.MaxSendWR)+1, int(c.MaxRecvWR)+1, int(e.peer.side.Cap.MaxSendWR)+1
+	e.arena = newArena(canary + areaSize(0, sends, n) + areaSize(0, recvs, n) + areaSize(ownWords, targets, n))
+	e.source, e.sink, e.target = e.arena.carve(d, 0, sends, n), e.arena.carve(d, 0, recvs, n), e.arena.carve(d, ownWords, targets, n)
+	const remote = ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic
+	for _, r := range []struct {
+		area   *area
+		access ib.AccessFlags
+	}{{e.source, ib.AccessLocalWrite}, {e.sink, ib.AccessLocalWrite}, {e.target, ib.AccessLocalWrite | remote}} {
+		if err := e.arena.register(e.app.ctx, e.app.pd, r.area, r.access); err != nil {
+			w.failf("%v", err)
+		}
+	}
+}
+
+// prepare plans the receives: as long as the messages that the peer will send, or a little longer, and some to spare.
+func (e *endpoint) prepare() {
+	d := e.app.dice
+	e.receives = make([]receive, 0, e.peer.planned+e.side.Spare+1) // they keep their places: slots know their owners
+	for i := range e.peer.planned {
+		r := &e.peer.script[i]
+		if !r.consumes() {
+			continue
+		}
+		n := 0
+		if r.isSend() {
+			n = r.length
+		}
+		if d.chance(300) {
+			n = d.between(n, e.conn.plan.MaxBytes)
+		}
+		e.receives = append(e.receives, receive{length: n})
+	}
+	for range e.side.Spare {
+		e.receives = append(e.receives, receive{length: d.below(e.conn.plan.MaxBytes + 1)})
+	}
+	for i := range e.words {
+		e.words[i] = nativeWord(e.peer.target.mem[8*i:])
+	}
+}
+
+// connect takes the queue pair to RTS.
+func (e *endpoint) connect() {
+	p, peer := e.conn.plan, e.peer
+	a := ib.QPAttr{
+		State: ib.StateInit, PortNum: 1, AccessFlags: ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic,
+	}
+	e.modify(&a, ib.QPAttrState|ib.QPAttrPKeyIndex|ib.QPAttrPort|ib.QPAttrAccessFlags)
+	a.State, a.PathMTU, a.DestQPN, a.RQPSN = ib.StateRTR, p.MTU, peer.qp.QPN(), peer.side.StartPSN
+	a.MaxDestRDAtomic, a.MinRNRTimer = max(peer.side.Reads, uint8(e.app.dice.below(9))), e.side.RNRTimer
+	a.AH = ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: peer.app.node.gid, TrafficClass: uint8(oneOf(e.app.dice, 0, 2, 106))}}
+	e.modify(&a, ib.QPAttrState|ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer)
+	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry = ib.StateRTS, e.side.StartPSN, p.Timeout, p.Retries, e.side.RNRRetry
+	a.MaxRDAtomic = e.side.Reads
+	e.modify(&a, ib.QPAttrState|ib.QPAttrSQPSN|ib.QPAttrTimeout|ib.QPAttrRetryCnt|ib.QPAttrRNRRetry|ib.QPAttrMaxRDAtomic)
+}
+
+func (e *endpoint) modify(a *ib.QPAttr, mask ib.QPAttrMask) {
+	if err := e.app.ctx.ModifyQP(e.qp, a, mask); err != nil {
+		e.app.w.failf("%s: %v", e.name, err)
+	}
+	e.app.node.wake(e.app.w.now)
+}
+
+// work posts what is due and reports whether the device has to be told.
+func (e *endpoint) work() (rang bool) {
+	e.postReceives()
+	if e.closed && !e.drained {
+		e.drain()
+	}
+	if e.mayPost() && !e.app.w.now.Before(e.nextSend) {
+		for n := e.app.dice.between(1, e.side.Eager); n > 0 && e.mayPost(); n-- {
+			e.postSend()
+		}
+		e.nextSend = e.app.w.now.Add(e.app.dice.upTo(e.side.Think))
+		e.app.bell.Ring(e.qp.Slot())
+		rang = true
+	}
+	// The device looks at receives when a packet asks for one. Only in the error state nothing else makes it look: to
+	// flush.
+	if e.drained && !e.finished() {
+		e.app.bell.Ring(e.qp.Slot())
+		rang = true
+	}
+	return rang
+}
+
+// mayPost reports whether there is a next request, and room for it.
+func (e *endpoint) mayPost() bool {
+	return !e.failed && !e.closed && e.posted < e.planned && e.posted-e.ended < int(e.side.Cap.MaxSendWR)
+}
+
+func (e *endpoint) mayReceive() bool {
+	return !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
+}
+
+// wants returns when the application has something to do for this end of itself.
+func (e *endpoint) wants() clock.Time {
+	t := clock.Never
+	if e.mayPost() {
+		t = min(t, e.nextSend)
+	}
+	if e.mayReceive() {
+		t = min(t, e.nextRecv)
+	}
+	if t != clock.Never {
+		t = max(t, e.app.w.now+1)
+	}
+	return t
+}
+
+// waits reports whether completions are outstanding.
+func (e *endpoint) waits() bool { return !e.finished() && (e.posted > e.ended || e.ready > e.taken) }
+
+// finished reports whether everything that is to end has ended.
+func (e *endpoint) finished() bool {
+	if e.failed || e.closed {
+		return e.drained && e.ended == e.posted && e.taken == e.ready
+	}
+	return e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
+}
+
+func (e *endpoint) postReceives() {
+	d := e.app.dice
+	for e.mayReceive() && !e.app.w.now.Before(e.nextRecv) {
+		r := &e.receives[e.ready]
+		r.slot = e.sink.claim(d, r)
+		r.list = r.slot.list(d, r.length, int(e.side.Cap.MaxRecvSGE))
+		e.block.PutRecv(uint32(e.ready), &abi.RecvWQE{WRID: e.id(abi.QueueRecv, e.ready)}, r.list)
+		e.ready++
+		e.block.PublishRecv(uint32(e.ready))
+		if d.chance(e.side.Tardy) {
+			e.nextRecv = e.app.w.now.Add(time.Microsecond + d.upTo(e.side.Tardiness))
+		}
+	}
+}
+
+// id is the wr_id of a request.
+func (e *endpoint) id(queue uint8, index int) uint64 {
+	side := uint64(0)
+	if e.conn.ends[1] == e {
+		side = 1
+	}
+	return uint64(e.conn.index)<<48 | side<<40 | uint64(queue)<<32 | uint64(index)
+}

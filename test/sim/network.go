@@ -1,0 +1,264 @@
+package sim
+
+import (
+	"hash/crc32"
+	"strconv"
+	"time"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/nic"
+	"github.com/softnic/softnicd/trace"
+	"github.com/softnic/softnicd/wire"
+)
+
+// network carries packets, badly.
+type network struct {
+	w    *world
+	dice *dice
+	plan *NetworkPlan
+	free []*packet
+}
+
+// packet is a datagram on its way.
+type packet struct {
+	wire.Datagram
+	end    *endpoint // that sent it
+	id     uint16    // IPv4 identification that it really has
+	spoilt bool      // it is not what was sent, in a place that the ICRC covers
+}
+
+// port is how a device meets the network.
+type port struct {
+	node     *node
+	inbox    []*packet // arrived
+	lent     []*packet // given out by the last Recv
+	counters nic.PortCounters
+}
+
+var _ nic.Port = (*port)(nil)
+
+// Send implements nic.Port. A port that is congested takes fewer frames.
+func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
+	net := p.node.w.net
+	for i := range frames {
+		if net.happens(net.plan.Congest) {
+			return i, nil
+		}
+		if err := net.accept(p.node, &frames[i]); err != nil {
+			return i, &nic.FrameFault{Err: err}
+		}
+		p.counters.SentPackets.Add(1)
+	}
+	return len(frames), nil
+}
+
+// Recv implements nic.Port.
+func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
+	w := p.node.w
+	w.net.free = append(w.net.free, p.lent...)
+	p.lent = p.lent[:0]
+	n, taken := 0, 0
+	for n < len(packets) && taken < len(p.inbox) {
+		d := p.inbox[taken]
+		p.lent = append(p.lent, d)
+		taken++
+		drop := wire.Parse(&packets[n], &d.Datagram)
+		p.counters.Dropped[drop].Add(1)
+		switch {
+		case drop == wire.Accepted && d.spoilt:
+			w.accuse("a spoilt packet was accepted: %s", describe(d.Bytes))
+		case drop != wire.Accepted && !d.spoilt:
+			w.accuse("a good packet was dropped, %v: %s", drop, describe(d.Bytes))
+		}
+		if drop == wire.Accepted {
+			n++
+		}
+	}
+	p.inbox = p.inbox[:copy(p.inbox, p.inbox[taken:])]
+	p.counters.ReceivedPackets.Add(uint64(n))
+	return n
+}
+
+// Descriptor implements nic.Port.
+func (p *port) Descriptor() int { return -1 }
+
+// Counters implements nic.Port.
+func (p *port) Counters() *nic.PortCounters { return &p.counters }
+
+// Close implements nic.Port.
+func (p *port) Close() error { return nil }
+
+// happens decides whether a fault does, while there are any.
+func (n *network) happens(permille int) bool { return n.w.faults && n.dice.chance(permille) }
+
+// accept takes a frame from a device, and looks at it as the oracle of the wire.
+func (n *network) accept(from *node, f *wire.Frame) error {
+	w := n.w
+	end := from.endpointOf(f.QPN)
+	if end == nil {
+		w.accuse("%s sent a frame of queue pair %v, which it does not have", from.name, f.QPN)
+		return nil
+	}
+	end.checkFrame(f)
+	p := n.take()
+	p.id = 0
+	if n.dice.chance(300) {
+		p.id = uint16(n.dice.below(64)) // as a segment of a group has
+	}
+	b, err := f.AppendTo(p.Bytes[:0], p.id)
+	if err != nil {
+		return err
+	}
+	*p = packet{
+		Datagram: wire.Datagram{
+			Bytes: b, Source: f.Path.Source, Dest: f.Path.Dest, SourcePort: f.Path.SourcePort,
+			TrafficClass: f.Path.TrafficClass, HopLimit: f.Path.HopLimit - 1,
+		},
+		end: end, id: p.id,
+	}
+	w.record(uint64(w.now), uint64(f.QPN), uint64(crc32.ChecksumIEEE(b)))
+	n.carry(p)
+	return nil
+}
+
+// carry decides the fate of a packet.
+func (n *network) carry(p *packet) {
+	if n.happens(n.plan.Loss) {
+		p.end.conn.losses++
+		n.witness(p, "", true)
+		n.free = append(n.free, p)
+		return
+	}
+	if n.happens(n.plan.Duplicate) {
+		n.send(n.copy(p), n.dice.upTo(n.plan.Ghost), "again")
+	}
+	if n.happens(n.plan.Corrupt) {
+		n.spoil(p)
+		p.end.conn.losses++
+	}
+	late := time.Duration(0)
+	if n.happens(n.plan.Reorder) {
+		late = n.dice.upTo(n.plan.Late)
+	}
+	n.send(p, late, "")
+}
+
+// send lets a packet arrive.
+func (n *network) send(p *packet, late time.Duration, note string) {
+	if n.happens(n.plan.Mark) && p.TrafficClass&3 != 0 {
+		p.TrafficClass |= 3 // congestion experienced
+	}
+	if p.spoilt {
+		note = "spoilt"
+	}
+	n.witness(p, note, false)
+	to := n.w.nodeOf(p.Dest)
+	if to == nil {
+		n.w.accuse("a packet went to %v, where nobody is", p.Dest.Addr())
+		return
+	}
+	p.IDKnown = p.spoilt || n.plan.IDKnown
+	p.ID = 0
+	if p.IDKnown {
+		p.ID = p.id
+	}
+	at := n.w.now.Add(n.plan.Latency + n.dice.upTo(n.plan.Jitter) + late)
+	n.w.events.push(event{at: at, node: to, packet: p})
+}
+
+// spoil changes a packet so that its ICRC must be wrong: up to three bits, which every CRC-32 sees, or its length. The
+// ICRC does not cover byte 4 of the BTH.
+func (n *network) spoil(p *packet) {
+	if n.dice.chance(200) {
+		p.spoilt = true
+		p.Bytes = p.Bytes[:n.dice.below(len(p.Bytes))]
+		return
+	}
+	bits := len(p.Bytes) * 8
+	bit, stride := n.dice.below(bits), n.dice.between(1, 24)
+	for range n.dice.between(1, 3) {
+		if bit < bits && bit/8 != 4 {
+			p.Bytes[bit/8] ^= 1 << (bit % 8)
+			p.spoilt = true
+		}
+		bit += stride
+	}
+}
+
+func (n *network) take() *packet {
+	if last := len(n.free) - 1; last >= 0 {
+		p := n.free[last]
+		n.free = n.free[:last]
+		return p
+	}
+	return &packet{}
+}
+
+func (n *network) copy(p *packet) *packet {
+	c := n.take()
+	b := append(c.Bytes[:0], p.Bytes...)
+	*c = *p
+	c.Bytes = b
+	return c
+}
+
+// witness logs a packet that leaves.
+func (n *network) witness(p *packet, note string, lost bool) {
+	w := n.w
+	if w.logs == nil {
+		return
+	}
+	text := describe(p.Bytes)
+	to := p.end.peer
+	if lost {
+		note = "lost"
+	}
+	w.logf(p.end.name, "-> %s  %s %s", to.name, text, note)
+	op := wire.Opcode(p.Bytes[0])
+	s := trace.Step{Time: w.now, From: p.end.name, To: to.name, Label: op.String(), Note: note, Lost: lost}
+	if len(p.Bytes) >= wire.BTHSize {
+		s.PSN = (*wire.BTH)(p.Bytes).PSN()
+		if h := wire.FindAETH(p.Bytes); h != nil {
+			s.Meaning = h.Syndrome().String()
+		}
+	}
+	w.logs.step(p.end.conn.index, s)
+}
+
+// describe says what a datagram is.
+func describe(b []byte) string {
+	if len(b) < wire.BTHSize {
+		return "a stump"
+	}
+	op := wire.Opcode(b[0])
+	h := (*wire.BTH)(b)
+	text := op.String() + " psn " + h.PSN().String()
+	if h.AckReq() {
+		text += " ackreq"
+	}
+	if a := wire.FindAETH(b); a != nil {
+		text += " " + a.Syndrome().String()
+	}
+	if n := len(b) - op.HeaderLen() - int(h.PadCount()) - wire.ICRCSize; n > 0 {
+		text += " " + bytesText(n)
+	}
+	return text
+}
+
+// checkFrame asks of a frame what must be true of all: it goes to the peer, from us, and is no longer than agreed.
+func (e *endpoint) checkFrame(f *wire.Frame) {
+	w, h := e.app.w, f.BTH()
+	switch {
+	case f.Path.Source != e.app.node.gid || f.Path.Dest != e.peer.app.node.gid:
+		w.accuse("%s sent from %v to %v, which is not its path", e.name, f.Path.Source.Addr(), f.Path.Dest.Addr())
+	case h.DestQP() != e.peer.qp.QPN():
+		w.accuse("%s sent to queue pair %v, its peer is %v", e.name, h.DestQP(), e.peer.qp.QPN())
+	case h.Opcode().Service() != wire.ServiceRC || !h.Opcode().Valid() || h.PKey() != ib.DefaultPKey || h.TVer() != 0:
+		w.accuse("%s sent a header that makes no sense: % x", e.name, f.Header())
+	case f.PayloadLen() > e.conn.plan.MTU.Bytes():
+		w.accuse("%s sent %d bytes over a path MTU of %v", e.name, f.PayloadLen(), e.conn.plan.MTU)
+	}
+}
+
+func bytesText(n int) string { return strconv.Itoa(n) + " B" }

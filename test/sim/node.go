@@ -1,0 +1,232 @@
+package sim
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/nic"
+)
+
+// node is a device and its applications.
+type node struct {
+	w    *world
+	name string
+	gid  ib.GID
+	dice *dice
+	dev  *nic.Device
+	port port
+	apps []*application
+	next clock.Time // of its next round
+}
+
+func newNode(w *world, index int) *node {
+	n := &node{w: w, name: fmt.Sprintf("device %d", index), dice: newDice(w.plan.Seed, streamDevice+uint64(index)), next: clock.Never}
+	n.port.node = n
+	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(index + 1)})
+	if w.plan.IPv6 {
+		addr = netip.AddrFrom16([16]byte{0xfd, 15: byte(index + 1)})
+	}
+	n.gid = ib.GIDFromAddr(addr)
+	var err error
+	n.dev, err = nic.New(nic.Config{
+		Name:   n.name,
+		Port:   &n.port,
+		Now:    func() clock.Time { return w.now },
+		Random: n.dice,
+		Limits: nic.Limits{
+			// No more than is used, so that what is not given back is missed.
+			MaxQP: 32, MaxCQ: 16, MaxMR: 128, MaxPD: 4, MaxContexts: 2,
+			AckFloor: -1, Window: w.plan.Window, AckEvery: w.plan.AckEvery,
+		},
+		Link: nic.Link{
+			Name: "sim", Index: index + 1, MTU: 9000, MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(index)}, Up: true,
+			Addrs: []netip.Addr{addr},
+		},
+		Logger: slog.New(deviceLog{w}),
+		Manual: true,
+	})
+	if err != nil {
+		w.failf("%v", err)
+	}
+	return n
+}
+
+func (w *world) nodeOf(g ib.GID) *node {
+	for _, n := range w.nodes {
+		if n.gid == g {
+			return n
+		}
+	}
+	return nil
+}
+
+func (n *node) endpointOf(qpn ib.QPN) *endpoint {
+	for _, a := range n.apps {
+		for _, e := range a.endpoints {
+			if e.qp.QPN() == qpn {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// arrive is a packet at the port. The device sees it in its next round.
+func (n *node) arrive(p *packet) {
+	if deliver := n.w.tamper.Deliver; deliver != nil {
+		deliver(n.w, p)
+	}
+	n.port.inbox = append(n.port.inbox, p)
+	n.wake(n.w.now.Add(n.dice.upTo(n.w.plan.Lag)))
+}
+
+// wake asks for a round of the device at t.
+func (n *node) wake(t clock.Time) {
+	if t.Before(n.next) {
+		n.next = t
+		n.w.events.push(event{at: t, node: n})
+	}
+}
+
+// turn is a round of the device, if it is still wanted at this time.
+func (n *node) turn(at clock.Time) {
+	if at != n.next {
+		return
+	}
+	n.next = clock.Never
+	next, busy := n.dev.Step(n.w.now)
+	if busy || len(n.port.inbox) > 0 {
+		// Work takes time.
+		next = n.w.now.Add(200*time.Nanosecond + n.dice.upTo(time.Microsecond))
+	}
+	if next != clock.Never {
+		n.wake(max(next, n.w.now+1))
+	}
+}
+
+// application is a context of a device, and what an application does with it: one goroutine's worth.
+type application struct {
+	w    *world
+	node *node
+	dice *dice
+	name string
+	ctx  *nic.Context
+	bell *abi.Doorbell
+	page []byte
+	pd   *nic.PD
+
+	queues    []*queue
+	endpoints []*endpoint
+	shared    *sharedMemory
+	manner    manner
+	next      clock.Time // of its next turn
+}
+
+// manner is how an application learns of completions.
+type manner uint8
+
+const (
+	polls   manner = iota // it looks every now and then
+	sleeps                // it sleeps until an event says that there is something
+	naps                  // the same for solicited events, and it looks every now and then besides
+	manners = 3
+)
+
+func newApplication(n *node, index int) *application {
+	w := n.w
+	a := &application{
+		w: w, node: n, next: clock.Never,
+		name: fmt.Sprintf("app %s.%d", n.name[len("device "):], index),
+	}
+	stream := streamApplication
+	for i, other := range w.nodes {
+		if other == n {
+			stream += 2*i + index
+		}
+	}
+	a.dice = newDice(w.plan.Seed, uint64(stream))
+	a.manner = manner(a.dice.below(manners))
+	a.open()
+	a.pd = must(w, a.ctx.AllocPD)
+	a.shared = newSharedMemory(a)
+	return a
+}
+
+func must[T any](w *world, f func() (T, error)) T {
+	v, err := f()
+	if err != nil {
+		w.failf("%v", err)
+	}
+	return v
+}
+
+func (a *application) open() {
+	var err error
+	a.page = make([]byte, abi.DoorbellSize)
+	if a.bell, err = abi.NewDoorbell(a.page); err != nil {
+		a.w.failf("%v", err)
+	}
+	a.ctx, err = a.node.dev.OpenContext(nic.ContextConfig{
+		Tenant: uint64(a.dice.below(3)), Owner: a.dice.chance(500), Doorbell: a.page, Async: a.event,
+	})
+	if err != nil {
+		a.w.failf("%v", err)
+	}
+}
+
+// event takes an asynchronous event. In honest company there are none but COMM_EST.
+func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
+	a.w.record(uint64(a.w.now), uint64(t), uint64(handle))
+	if t != ib.EventCommEst {
+		a.w.accuse("%s: unexpected event %v of %d", a.name, t, handle)
+	}
+}
+
+// wake asks for a turn at t.
+func (a *application) wake(t clock.Time) {
+	if t.Before(a.next) {
+		a.next = t
+		a.w.events.push(event{at: t, app: a})
+	}
+}
+
+// turn is the application's turn, if it still wants one at this time: it takes completions, posts, and decides when to
+// look again.
+func (a *application) turn(at clock.Time) {
+	if at != a.next {
+		return
+	}
+	a.next = clock.Never
+	for _, q := range a.queues {
+		q.drain()
+	}
+	rang := false
+	for _, e := range a.endpoints {
+		rang = e.work() || rang
+	}
+	if rang {
+		a.node.wake(a.w.now.Add(a.dice.upTo(a.w.plan.Lag)))
+	}
+	waits := false
+	for _, e := range a.endpoints {
+		a.wake(e.wants())
+		waits = waits || e.waits()
+	}
+	if !waits {
+		return
+	}
+	if a.manner != sleeps {
+		a.wake(a.w.now.Add(time.Microsecond + a.dice.upTo(20*time.Microsecond)))
+	}
+	if a.manner != polls {
+		for _, q := range a.queues {
+			q.arm()
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/ib"
+)
+
+// sent judges the completion of a send request.
+func (e *endpoint) sent(c *abi.CQE) {
+	w := e.app.w
+	status := ib.WCStatus(c.Status)
+	i := e.ended + int(c.WQEIndex-uint32(e.ended))
+	if w.logs != nil {
+		w.logf(e.name, "request #%d ended: %v", c.WQEIndex, status)
+	}
+	if i < e.ended || i >= e.posted {
+		w.failf("%s: completion of request #%d; %d are posted and %d have ended", e.name, c.WQEIndex, e.posted, e.ended)
+	}
+	if want := e.id(abi.QueueSend, i); c.WRID != want {
+		w.failf("%s: completion of request #%d has wr_id %#x, not %#x", e.name, i, c.WRID, want)
+	}
+	// Those before it without a completion of their own have ended well.
+	for e.ended < i {
+		r := &e.script[e.ended]
+		if r.signaled || e.side.SigAll || e.flushes {
+			w.failf("%s: %v got no completion, #%d did", e.name, r, i)
+		}
+		e.succeed(r)
+	}
+	r := &e.script[i]
+	if status != ib.WCSuccess {
+		e.fail(fmt.Sprint(r), status)
+		e.flushes = true
+		e.ended++
+		if r.isAtomic() && r.word == sharedWord {
+			e.peer.app.shared.lost = true
+		}
+		return
+	}
+	if !r.signaled && !e.side.SigAll {
+		w.failf("%s: %v has a completion that nobody asked for", e.name, r)
+	}
+	if e.flushes {
+		w.failf("%s: %v succeeded after an error", e.name, r)
+	}
+	op, n := completionOf(r)
+	if ib.WCOpcode(c.Opcode) != op || c.ByteLen != n {
+		w.failf("%s: %v completed as %v of %d bytes", e.name, r, ib.WCOpcode(c.Opcode), c.ByteLen)
+	}
+	e.succeed(r)
+}
+
+func completionOf(r *request) (ib.WCOpcode, uint32) {
+	switch r.op {
+	case ib.WRRDMAWrite, ib.WRRDMAWriteWithImm:
+		return ib.WCRDMAWrite, 0
+	case ib.WRRDMARead:
+		return ib.WCRDMARead, uint32(r.length)
+	case ib.WRAtomicCmpAndSwp:
+		return ib.WCCompSwap, 8
+	case ib.WRAtomicFetchAdd:
+		return ib.WCFetchAdd, 8
+	}
+	return ib.WCSend, 0
+}
+
+// succeed is the good end of the oldest request: what it had to do is done, to the byte.
+func (e *endpoint) succeed(r *request) {
+	w := e.app.w
+	if r.isAtomic() {
+		var b [8]byte
+		n := 0
+		r.local.scatter(r.list, b[:], func(at int, p []byte) {
+			n += copy(b[n:], r.local.area.mem[r.local.off+at:][:len(p)])
+		})
+		r.got = binary.NativeEndian.Uint64(b[:])
+		if r.word == sharedWord {
+			r.local.scatter(r.list, b[:], r.local.expect)
+		} else if r.got != r.want {
+			w.failf("%s: %v on word %d returned %#x, it held %#x", e.name, r, r.word, r.got, r.want)
+		}
+	}
+	if r.local != nil && r.local.owner == r {
+		if at := r.local.wrong(); at >= 0 {
+			w.failf("%s: %v has ended, and byte %d of its own memory is wrong", e.name, r, at)
+		}
+	}
+	if r.remote != nil && r.remote.owner == r {
+		if at := r.remote.wrong(); at >= 0 {
+			w.failf("%s: %v at +%d has ended, and byte %d of the peer's memory is wrong", e.name, r, r.at, at)
+		}
+	}
+	r.local.free(r)
+	r.remote.free(r)
+	e.ended++
+	w.done++
+}
+
+// received judges the completion of a receive and reports whether its sender asked for a solicited event.
+func (e *endpoint) received(c *abi.CQE) (solicited bool) {
+	w := e.app.w
+	status := ib.WCStatus(c.Status)
+	if w.logs != nil {
+		w.logf(e.name, "receive #%d ended: %v, %d B", c.WQEIndex, status, c.ByteLen)
+	}
+	if c.WQEIndex != uint32(e.taken) || e.taken >= e.ready {
+		w.failf("%s: completion of receive #%d; %d are posted and %d have ended", e.name, c.WQEIndex, e.ready, e.taken)
+	}
+	if want := e.id(abi.QueueRecv, e.taken); c.WRID != want {
+		w.failf("%s: completion of receive #%d has wr_id %#x, not %#x", e.name, e.taken, c.WRID, want)
+	}
+	v := &e.receives[e.taken]
+	if status != ib.WCSuccess {
+		e.fail(fmt.Sprintf("receive #%d", e.taken), status)
+		e.taken++
+		return false
+	}
+	// An error of the send queue may have been seen before: the order between queues is nobody's promise.
+	if e.taken >= len(e.incoming) {
+		w.failf("%s: receive #%d completed, and the peer has posted %d messages", e.name, e.taken, len(e.incoming))
+	}
+	r := e.incoming[e.taken]
+	e.taken++
+	e.checkMessage(v, r, c)
+	v.slot.free(v)
+	return r.solicited
+}
+
+// checkMessage compares what was received with what was sent.
+func (e *endpoint) checkMessage(v *receive, r *request, c *abi.CQE) {
+	w := e.app.w
+	op, flags, imm := ib.WCRecv, ib.WCFlags(0), uint32(0)
+	if r.isWrite() {
+		op = ib.WCRecvRDMAWithImm
+	}
+	if r.hasImm() {
+		flags, imm = ib.WCWithImm, r.imm
+	}
+	if ib.WCOpcode(c.Opcode) != op || c.ByteLen != uint32(r.length) || ib.WCFlags(c.Flags) != flags || c.Imm != imm {
+		w.failf("%s: %v was received as %v, %d bytes, flags %v, immediate %#x instead of %#x",
+			e.name, r, ib.WCOpcode(c.Opcode), c.ByteLen, ib.WCFlags(c.Flags), c.Imm, imm)
+	}
+	if r.isSend() {
+		v.slot.scatter(v.list, r.data, v.slot.expect)
+	} else if r.remote.owner == r {
+		// The immediate says that the bytes before it are there.
+		if at := r.remote.wrong(); at >= 0 {
+			w.failf("%s: %v was announced, and byte %d of it is wrong", e.name, r, at-r.at)
+		}
+	}
+	if at := v.slot.wrong(); at >= 0 {
+		w.failf("%s: %v was received into %d bytes, and byte %d of the memory is wrong", e.name, r, v.length, at)
+	}
+}
+
+// fail judges the bad end of a request or receive: the first of an end is the reason, what follows it is flushed.
+func (e *endpoint) fail(what string, status ib.WCStatus) {
+	w := e.app.w
+	first := !e.failed && !e.closed
+	e.failed = true
+	switch {
+	case !first || e.conn.broken:
+		// When the connection broke here, it is another queue of this end whose flushes are seen first, perhaps.
+		if status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) {
+			return
+		}
+	case !w.plan.Fragile:
+	case isExhausted(status):
+		e.checkExhaustion(what, status)
+		e.breaks()
+		return
+	case status == ib.WCWRFlushErr && e.block.State() == ib.StateErr:
+		// A receive that was flushed, seen before the send that failed.
+		e.breaks()
+		return
+	}
+	w.failf("%s: %s ended with %v", e.name, what, status)
+}
+
+// checkExhaustion asks whether there was a reason to give up: as many losses as retries, and one more. A network that
+// reorders needs none, for what comes too late counts as lost; nor does a timer that is shorter than the way.
+func (e *endpoint) checkExhaustion(what string, status ib.WCStatus) {
+	n, p := &e.app.w.plan.Network, e.conn.plan
+	honest := n.Jitter == 0 && (n.Reorder == 0 || n.Late == 0) && ib.AckTimeout(p.Timeout) >= e.app.w.plan.roundTrip()
+	if status == ib.WCRetryExcErr && honest && e.conn.losses <= int(p.Retries) {
+		e.app.w.failf("%s: %s: %v after %d retries, and the network lost %d packets", e.name, what, status, p.Retries, e.conn.losses)
+	}
+}
+
+func isExhausted(s ib.WCStatus) bool { return s == ib.WCRetryExcErr || s == ib.WCRNRRetryExcErr }
+
+// breaks is what applications do about a connection that failed: both ends are taken to the error state, and what is
+// outstanding has to be flushed.
+func (e *endpoint) breaks() {
+	w := e.app.w
+	if !e.conn.broken {
+		e.conn.broken = true
+		w.logf(e.name, "connection is broken")
+	}
+	for _, x := range e.conn.ends {
+		x.close()
+	}
+}
+
+// close takes an end to the error state.
+func (e *endpoint) close() {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	e.app.w.logf(e.name, "to the error state")
+	e.modify(&ib.QPAttr{State: ib.StateErr}, ib.QPAttrState)
+	e.app.wake(e.app.w.now + 1)
+}
