@@ -88,6 +88,7 @@ const (
 	_ uint = offBellLeaf - (offBellMiddle + 64*8)
 	_ uint = DevicePageSize - (offPageSleeping + MaxShards*CacheLine)
 	_ uint = -(CQESize - cqeBody - 8)
+	_ uint = -(offCQESequence ^ (cqeBody + 4))
 	_ uint = -(SendWQEAlign % 8)
 	_ uint = -(RecvWQEAlign % 8)
 	_ uint = -(CQRound & (CQRound - 1))

@@ -118,12 +118,13 @@ const CQEMarker = 0xff
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
-// SendStride returns the bytes of one send entry of a queue.
+// SendStride returns the bytes of one send entry of a queue. Capacities that no device offers give a stride that
+// NewQPBlock refuses.
 func SendStride(maxSGE, maxInline uint32) uint32 {
-	return uint32(roundUp(SendWQESize+max(uint64(maxSGE)*SGESize, uint64(maxInline)), SendWQEAlign))
+	return stride(SendWQESize+max(uint64(maxSGE)*SGESize, uint64(maxInline)), SendWQEAlign)
 }
 
 // RecvStride returns the bytes of one receive entry of a queue.
-func RecvStride(maxSGE uint32) uint32 {
-	return uint32(roundUp(RecvWQESize+uint64(maxSGE)*SGESize, RecvWQEAlign))
-}
+func RecvStride(maxSGE uint32) uint32 { return stride(RecvWQESize+uint64(maxSGE)*SGESize, RecvWQEAlign) }
+
+func stride(n, align uint64) uint32 { return uint32(min(roundUp(n, align), 1<<31)) }
