@@ -125,6 +125,8 @@ func SendStride(maxSGE, maxInline uint32) uint32 {
 }
 
 // RecvStride returns the bytes of one receive entry of a queue.
-func RecvStride(maxSGE uint32) uint32 { return stride(RecvWQESize+uint64(maxSGE)*SGESize, RecvWQEAlign) }
+func RecvStride(maxSGE uint32) uint32 {
+	return stride(RecvWQESize+uint64(maxSGE)*SGESize, RecvWQEAlign)
+}
 
 func stride(n, align uint64) uint32 { return uint32(min(roundUp(n, align), 1<<31)) }
