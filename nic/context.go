@@ -2,6 +2,7 @@ package nic
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -67,23 +68,41 @@ func (d *Device) OpenContext(cfg ContextConfig) (*Context, error) {
 	if c.purse, err = d.ledger.open(cfg.Tenant, cfg.Owner); err != nil {
 		return nil, fmt.Errorf("open %s: %w", d.name, err)
 	}
-	if err := c.openBell(); err != nil {
+	// From here on a Close of the device finds the context, and waits until it is whole.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err = d.enter(c)
+	if err == nil {
+		if err = c.openBell(); err != nil {
+			d.leave(c)
+		}
+	}
+	if err != nil {
+		c.closed = true
 		c.purse.uncharge(resContexts, 1)
 		return nil, fmt.Errorf("open %s: %w", d.name, err)
 	}
-	d.mu.Lock()
-	draining := d.draining
-	if !draining {
-		d.contexts = append(d.contexts, c)
-	}
-	d.mu.Unlock()
-	if draining {
-		c.closeBell()
-		c.purse.uncharge(resContexts, 1)
-		return nil, fmt.Errorf("open %s: the device is shutting down: %w", d.name, syscall.ENODEV)
-	}
 	c.shard.do(c.shard.attach(c))
 	return c, nil
+}
+
+// enter puts a context into the device's list, unless the device is going away.
+func (d *Device) enter(c *Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.draining {
+		return fmt.Errorf("the device is shutting down: %w", syscall.ENODEV)
+	}
+	d.contexts = append(d.contexts, c)
+	return nil
+}
+
+func (d *Device) leave(c *Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.contexts, c); i >= 0 {
+		d.contexts = slices.Delete(d.contexts, i, i+1)
+	}
 }
 
 // BellFD returns the eventfd that wakes the device when this context's application rings its doorbell, -1 for a manual
@@ -142,16 +161,7 @@ func (c *Context) Close() error {
 	}
 	c.closeBell()
 	c.purse.uncharge(resContexts, 1)
-
-	d := c.dev
-	d.mu.Lock()
-	for i := range d.contexts {
-		if d.contexts[i] == c {
-			d.contexts = append(d.contexts[:i], d.contexts[i+1:]...)
-			break
-		}
-	}
-	d.mu.Unlock()
+	c.dev.leave(c)
 	return nil
 }
 

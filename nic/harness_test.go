@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ type cable struct {
 
 	stuck bool  // take nothing
 	err   error // fail
+
+	closed, late atomic.Bool // and used after that
 }
 
 type datagram struct {
@@ -56,6 +59,7 @@ func newCables(slots int) (a, b *cable) {
 }
 
 func (c *cable) Send(_ clock.Time, frames []wire.Frame) (int, error) {
+	c.late.Store(c.late.Load() || c.closed.Load())
 	if c.err != nil {
 		return 0, c.err
 	}
@@ -83,6 +87,7 @@ func (c *cable) Send(_ clock.Time, frames []wire.Frame) (int, error) {
 }
 
 func (c *cable) Recv(_ clock.Time, packets []wire.Packet) (n int) {
+	c.late.Store(c.late.Load() || c.closed.Load())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.first = (c.first + c.given) % len(c.slots)
@@ -110,7 +115,7 @@ func (c *cable) Recv(_ clock.Time, packets []wire.Packet) (n int) {
 
 func (c *cable) Descriptor() int         { return c.fd }
 func (c *cable) Counters() *PortCounters { return &c.counters }
-func (c *cable) Close() error            { return nil }
+func (c *cable) Close() error            { c.closed.Store(true); return nil }
 
 // smallLimits make tables that are quickly made.
 func smallLimits() Limits {

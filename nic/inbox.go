@@ -62,8 +62,8 @@ func (s *shard) commands(now clock.Time) bool {
 func (s *shard) step(now clock.Time) (next clock.Time, busy bool) {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
-	if s.in.running {
-		return s.now, false
+	if s.in.running || s.wait.stop {
+		return never, false
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if s.round(now) {

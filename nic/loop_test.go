@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,7 +146,7 @@ func TestLiveControl(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			for n := 0; !stop.Load(); n++ {
+			for n := 0; !stop.Load() || n == 0; n++ {
 				var c app
 				c.open(t, a.dev, ContextConfig{Tenant: uint64(i)}, a.addr)
 				q := c.newQP(t, nil)
@@ -211,6 +212,12 @@ func TestLiveDrainAndClose(t *testing.T) {
 			t.Error(err)
 		}
 		l.checkEmpty(t)
+		l.dev.Grace()
+		l.dev.Step(0)
+		l.dev.Counters()
+		if l.port.late.Load() {
+			t.Error("the port was used after it was closed")
+		}
 	}
 	if _, err := a.dev.OpenContext(ContextConfig{}); errno(err) == 0 {
 		t.Error("a context was opened on a closed device")
@@ -255,4 +262,27 @@ func countFDs(t *testing.T) int {
 		t.Skip(err)
 	}
 	return len(list)
+}
+
+// A device that is closed while contexts are opened leaves none.
+func TestCloseWhileOpening(t *testing.T) {
+	a, _ := newLivePair(t)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for {
+				if _, err := a.dev.OpenContext(ContextConfig{Tenant: uint64(i)}); err != nil {
+					if n := errno(err); n != syscall.EDQUOT && n != syscall.ENODEV {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	if err := a.dev.Close(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	a.checkEmpty(t)
 }

@@ -304,6 +304,9 @@ const (
 // sent, those in the port's local ring received. Nothing new is sent meanwhile, so there is an end to it. What a
 // congested port refuses for some milliseconds is lost.
 func (s *shard) quiesce(now clock.Time) {
+	if s.wait.stop {
+		return // the port is closed, and contexts quiesced before that
+	}
 	for tries, total := 0, 0; ; {
 		took := s.send(now)
 		n := s.receive(now, recvPackets)
