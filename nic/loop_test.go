@@ -222,8 +222,10 @@ func TestLiveDrainAndClose(t *testing.T) {
 	if _, err := a.dev.OpenContext(ContextConfig{}); errno(err) == 0 {
 		t.Error("a context was opened on a closed device")
 	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines, %d before", n, goroutines)
+	for end := time.Now().Add(time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
+		}
 	}
 	if n := countFDs(t); n != fds+2 { // the cables' own
 		t.Errorf("%d descriptors, want %d", n, fds+2)
