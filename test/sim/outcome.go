@@ -46,25 +46,24 @@ func (e *endpoint) sent(c *abi.CQE) {
 	if e.flushes {
 		w.failf("%s: %v succeeded after an error", e.name, r)
 	}
-	op, n := completionOf(r)
-	if ib.WCOpcode(c.Opcode) != op || c.ByteLen != n {
+	if op := completionOf(r); ib.WCOpcode(c.Opcode) != op || c.ByteLen != uint32(r.length) {
 		w.failf("%s: %v completed as %v of %d bytes", e.name, r, ib.WCOpcode(c.Opcode), c.ByteLen)
 	}
 	e.succeed(r)
 }
 
-func completionOf(r *request) (ib.WCOpcode, uint32) {
+func completionOf(r *request) ib.WCOpcode {
 	switch r.op {
 	case ib.WRRDMAWrite, ib.WRRDMAWriteWithImm:
-		return ib.WCRDMAWrite, 0
+		return ib.WCRDMAWrite
 	case ib.WRRDMARead:
-		return ib.WCRDMARead, uint32(r.length)
+		return ib.WCRDMARead
 	case ib.WRAtomicCmpAndSwp:
-		return ib.WCCompSwap, 8
+		return ib.WCCompSwap
 	case ib.WRAtomicFetchAdd:
-		return ib.WCFetchAdd, 8
+		return ib.WCFetchAdd
 	}
-	return ib.WCSend, 0
+	return ib.WCSend
 }
 
 // succeed is the good end of the oldest request: what it had to do is done, to the byte.
