@@ -93,7 +93,7 @@ func (s *shard) fail(q *QP, e ib.EventType) {
 		active := s.engineModify(s.now, q, ib.QPAttrState)
 		s.after(q, active)
 	}
-	if e != noEvent {
+	if e != noEvent && !q.dead {
 		q.ctx.event(e, q.handle, q.cookie)
 	}
 }

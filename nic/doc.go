@@ -6,10 +6,21 @@
 // that runs to completion, round after round: commands, doorbells, packets, deadlines, packets to send, and sleep when
 // nothing is left. The shard alone touches what the data path needs, so that path takes no lock.
 //
-// The parts, each in a file of its own: the state table (transitions.go) and the values a transition carries (modify.go),
-// the queue pair as its engine sees it (queuepair.go), demultiplexing (qpn.go, demux.go), the scheduler that divides the
-// port between tenants (scheduler.go), the GID table (gid.go), quotas (quota.go), and what keeps a panic or a fault of
-// memory within the queue pair or the context that caused it (contain.go).
+// The files, from the outside in:
+//
+//	device.go      the device: making it, turning it, ending it
+//	context.go     an application's use of it; quota.go what that may cost
+//	memory.go      protection domains and memory regions
+//	completion.go  completion queues
+//	qp.go          queue pairs: create, query, destroy
+//	modify.go      changing them; transitions.go is the state table, path.go the way to a peer
+//	queuepair.go   a queue pair as its engine sees it: rings that are hostile ground
+//	link.go        the network interface below; gid.go its addresses
+//	port.go        what carries frames
+//	shard.go       one round of work; inbox.go and members.go are commands, loop.go is waking and sleeping
+//	demux.go       whom a packet is for, and who may not speak; qpn.go finds queue pairs by number
+//	scheduler.go   who sends next; timers.go who is waiting for a time
+//	contain.go     panics and faults, kept to who caused them
 //
 //	dev, err := nic.New(nic.Config{Name: "softnic0", Port: port, Now: clock.Monotonic, Random: rand.Reader, Link: link})
 //	dev.Start()

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/softnic/softnicd/abi"
@@ -32,7 +33,8 @@ type Limits struct {
 	Window, AckEvery int
 }
 
-// DefaultLimits returns the limits of the profile "softnic".
+// DefaultLimits returns the limits of the profile "softnic". The tables of queue pairs and keys are made for them in New,
+// 5 MiB; a simulator asks for less.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxQP:          16384,
@@ -47,7 +49,7 @@ func DefaultLimits() Limits {
 		MaxContexts:    256,
 		MaxMessage:     1 << 30,
 		GIDTableLen:    256,
-		NumCompVectors: 1,
+		NumCompVectors: uint32(runtime.NumCPU()),
 		MaxMapped:      1 << 40,
 		AckFloor:       20 * time.Millisecond,
 		Window:         128,

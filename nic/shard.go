@@ -18,7 +18,7 @@ const never = clock.Never
 const (
 	burstFrames  = 128
 	burstBytes   = 128 << 10
-	recvPackets  = 64
+	recvPackets  = 128
 	bellSlots    = 256
 	flushedBytes = 64 // what a call counts at least that moved nothing and wants another
 	// stall is a gap between rounds after which the port is emptied before timers fire: what they wait for may have
