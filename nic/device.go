@@ -222,7 +222,7 @@ func (d *Device) publishPort() {
 func (d *Device) Attr() ib.DeviceAttr {
 	l, id := &d.limits, guid(d.link.Load().MAC)
 	if id == 0 {
-		// Loopback has no address to make one of: the name serves.
+		// Loopback has no MAC address to make one of: the name serves.
 		id = nameGUID(d.name)
 	}
 	a := ib.DeviceAttr{

@@ -95,9 +95,10 @@ func (d *Device) PortAttr() ib.PortAttr {
 // The counters of a port are 16 bits wide and stay at their maximum.
 func saturate16(n uint64) uint32 { return uint32(min(n, 0xffff)) }
 
-// guid makes an EUI-64 of a MAC address: ff:fe in the middle, the universal/local bit inverted.
+// guid makes an EUI-64 of a MAC address: ff:fe in the middle, the universal/local bit inverted. It returns 0 if there is no
+// address.
 func guid(mac net.HardwareAddr) uint64 {
-	if len(mac) != 6 {
+	if len(mac) != 6 || [6]byte(mac) == [6]byte{} {
 		return 0
 	}
 	b := [8]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}

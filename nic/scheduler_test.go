@@ -204,3 +204,22 @@ func TestSchedulerAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a turn", n)
 	}
 }
+
+// Who owes more than a quantum waits for as many rounds, and is served then.
+func TestSchedulerDebtOfSeveralQuanta(t *testing.T) {
+	s := newSchedulerTest()
+	big := s.load(&tenant{id: 1}, 300<<10, -1)
+	small := s.load(&tenant{id: 2}, 1000, -1)
+	s.run(64 << 20)
+	if share := float64(big.sent) / float64(big.sent+small.sent); share < 0.47 || share > 0.53 {
+		t.Errorf("packets of 300 KiB got %.2f of the bytes, want half", share)
+	}
+	// The same between queue pairs of one tenant.
+	s = newSchedulerTest()
+	one := &tenant{id: 1}
+	big, small = s.load(one, 300<<10, -1), s.load(one, 1000, -1)
+	s.run(64 << 20)
+	if share := float64(big.sent) / float64(big.sent+small.sent); share < 0.47 || share > 0.53 {
+		t.Errorf("packets of 300 KiB got %.2f of their tenant's bytes, want half", share)
+	}
+}
