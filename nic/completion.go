@@ -21,11 +21,12 @@ type CQConfig struct {
 
 // CQ is a completion queue.
 type CQ struct {
-	ctx   *Context
-	queue *cq.Queue
-	cfg   CQConfig
-	at    int
-	refs  int // queues of queue pairs
+	ctx    *Context
+	queue  *cq.Queue
+	cfg    CQConfig
+	at     int
+	refs   int    // queues of queue pairs
+	demand uint64 // sum of their depths
 
 	// The shard's own.
 	overrun bool // died, and its queue pairs have not heard yet

@@ -16,6 +16,8 @@ import (
 type ContextConfig struct {
 	// Tenant is whom quotas and fair shares concern: a user id.
 	Tenant uint64
+	// Process is the application's process id, for those who ask what the device is used for; 0 if it is not known.
+	Process int
 	// Owner is the daemon's own user, for whom the device's limits are the only ones.
 	Owner bool
 	// Doorbell is the page that the application rings, abi.DoorbellSize bytes; nil for none.
@@ -31,6 +33,7 @@ type Context struct {
 	dev    *Device
 	shard  *shard
 	cfg    ContextConfig
+	serial uint64        // counts the device's contexts, from 1
 	bell   *abi.Doorbell // nil for none
 	bellFD int
 	purse  *purse
@@ -93,6 +96,8 @@ func (d *Device) enter(c *Context) error {
 	if d.draining {
 		return fmt.Errorf("the device is shutting down: %w", syscall.ENODEV)
 	}
+	d.opened++
+	c.serial = d.opened
 	d.contexts = append(d.contexts, c)
 	return nil
 }

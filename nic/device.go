@@ -66,7 +66,8 @@ type Device struct {
 	portFailed atomic.Bool
 
 	mu       sync.Mutex
-	contexts []*Context
+	contexts []*Context // in order of opening
+	opened   uint64     // contexts, ever
 	draining bool
 	closed   bool
 

@@ -124,8 +124,8 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	q.flow.qp = q
 	q.engine = c.dev.newEngine(q)
 	q.pd.refs++
-	q.sendCQ.refs++
-	q.recvCQ.refs++
+	q.sendCQ.attach(q.cap.MaxSendWR)
+	q.recvCQ.attach(q.cap.MaxRecvWR)
 	// Built; now everybody may find it.
 	c.shard.do(c.shard.publish(q))
 	return q, nil
@@ -196,8 +196,8 @@ func (q *QP) release() {
 	q.alive = false
 	q.shard.table.put(q.qpn)
 	q.pd.refs--
-	q.sendCQ.refs--
-	q.recvCQ.refs--
+	q.sendCQ.detach(q.cap.MaxSendWR)
+	q.recvCQ.detach(q.cap.MaxRecvWR)
 	q.ctx.purse.uncharge(resQPs, 1)
 }
 
