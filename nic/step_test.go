@@ -119,7 +119,7 @@ func (e *greedy) Transmit(_ clock.Time, out *wire.Burst, budget int) (bytes int,
 }
 
 // The port is divided by tenant: 64 queue pairs of one get no more than one queue pair of another, and a sender of 64
-// bytes is served in the next round.
+// bytes waits for a few quanta.
 func TestShareOfThePort(t *testing.T) {
 	a := newHost(t, "softnic0", "10.0.0.1", newCable(512), nil)
 	var engines []*greedy
@@ -147,10 +147,12 @@ func TestShareOfThePort(t *testing.T) {
 			tiny.left = 1
 			second.bell.Ring(small.qp.Slot())
 		}
-		a.dev.Step(clock.Time(i))
-		a.dev.Step(clock.Time(i))
+		// Before it: a quantum of the other queue pair of its tenant, and one of the other tenant beside each of its own.
+		for sent := 0; sent < 4*tenantQuantum; sent += burstBytes {
+			a.dev.Step(clock.Time(i))
+		}
 		if tiny.left != 0 {
-			t.Fatalf("round %d: 64 bytes still wait after two bursts", i)
+			t.Fatalf("round %d: 64 bytes still wait after %d others", i, 4*tenantQuantum)
 		}
 	}
 	sum := 0
