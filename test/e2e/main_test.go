@@ -36,7 +36,7 @@ func build(m *testing.M) int {
 	}
 	softnicd = filepath.Join(dir, "softnicd")
 	c := exec.Command("go", "build", "-o", softnicd, "../../cmd/softnicd")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
