@@ -9,7 +9,7 @@ package abi
 //	10  u16 count             entries of the list; with SendInline the bytes of inline data
 //	12  u32 imm               immediate (host order) or R_Key to invalidate; BIND_MW: window handle
 //	16  u64 remote_addr       BIND_MW: address to bind
-//	24  u32 rkey              BIND_MW: new key
+//	24  u32 rkey              BIND_MW: new key; its upper 24 bits are the window's, which the device checks
 //	28  u32 srqn              XRC: the peer's shared receive queue
 //	32  u64 operand           atomics: swap or add; UD: address handle (low half) and remote QPN (high half);
 //	                          BIND_MW, FLUSH: length; ATOMIC_WRITE: value

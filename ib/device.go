@@ -42,6 +42,9 @@ const (
 	CapMemMgtExt       DeviceCap = 1 << 21
 	CapMemWindow2A     DeviceCap = 1 << 23
 	CapMemWindow2B     DeviceCap = 1 << 24
+	CapFlushGlobal     DeviceCap = 1 << 38
+	CapFlushPersistent DeviceCap = 1 << 39
+	CapAtomicWrite     DeviceCap = 1 << 40
 )
 
 // String joins the names of the capabilities: "RC_RNR_NAK_GEN|SRQ_RESIZE".
@@ -53,7 +56,8 @@ var deviceCapNames = []bitName[DeviceCap]{
 	{CapSysImageGUID, "SYS_IMAGE_GUID"}, {CapRCRNRNakGen, "RC_RNR_NAK_GEN"}, {CapSRQResize, "SRQ_RESIZE"},
 	{CapNNotifyCQ, "N_NOTIFY_CQ"}, {CapMemWindow, "MEM_WINDOW"}, {CapXRC, "XRC"},
 	{CapMemMgtExt, "MEM_MGT_EXTENSIONS"}, {CapMemWindow2A, "MEM_WINDOW_TYPE_2A"},
-	{CapMemWindow2B, "MEM_WINDOW_TYPE_2B"},
+	{CapMemWindow2B, "MEM_WINDOW_TYPE_2B"}, {CapFlushGlobal, "FLUSH_GLOBAL"},
+	{CapFlushPersistent, "FLUSH_PERSISTENT"}, {CapAtomicWrite, "ATOMIC_WRITE"},
 }
 
 // AtomicHCA says that atomics are atomic against all queue pairs of the device, not against the CPU.

@@ -155,7 +155,7 @@ SOFTNIC_ASSERT(offsetof(struct softnic_sge, lkey) == 12, "softnic_sge.lkey");
  *   10  u16 count             entries of the list; with SendInline the bytes of inline data
  *   12  u32 imm               immediate (host order) or R_Key to invalidate; BIND_MW: window handle
  *   16  u64 remote_addr       BIND_MW: address to bind
- *   24  u32 rkey              BIND_MW: new key
+ *   24  u32 rkey              BIND_MW: new key; its upper 24 bits are the window's, which the device checks
  *   28  u32 srqn              XRC: the peer's shared receive queue
  *   32  u64 operand           atomics: swap or add; UD: address handle (low half) and remote QPN (high half);
  *                             BIND_MW, FLUSH: length; ATOMIC_WRITE: value
@@ -305,6 +305,9 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 #define SOFTNIC_CTL_OP_QUERY_COUNTERS 21
 #define SOFTNIC_CTL_OP_RESIZE_CQ 22
 #define SOFTNIC_CTL_OP_MODIFY_CQ 23
+#define SOFTNIC_CTL_OP_ALLOC_MW 24
+#define SOFTNIC_CTL_OP_DEALLOC_MW 25
+#define SOFTNIC_CTL_OP_REREG_MR 26
 
 /*
  * NameSize is the bytes of a device name, zero-padded.
@@ -878,6 +881,35 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, count) == 0, "s
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, n) == 4, "softnic_ctl_query_counters_reply.n");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, names) == 8, "softnic_ctl_query_counters_reply.names");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, values) == 2568, "softnic_ctl_query_counters_reply.values");
+
+/* ReregMR changes a registration (ibv_rereg_mr). */
+struct softnic_ctl_rereg_mr {
+	uint32_t region; /* handle */
+	uint32_t flags; /* ib.ReregFlags */
+	struct softnic_ctl_reg_mr mr;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_rereg_mr) == 56, "softnic_ctl_rereg_mr");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_rereg_mr, region) == 0, "softnic_ctl_rereg_mr.region");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_rereg_mr, flags) == 4, "softnic_ctl_rereg_mr.flags");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_rereg_mr, mr) == 8, "softnic_ctl_rereg_mr.mr");
+
+/* AllocMW makes a memory window, which is bound to nothing. */
+struct softnic_ctl_alloc_mw {
+	uint32_t pd;
+	uint32_t type; /* ib.MWType */
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_alloc_mw) == 8, "softnic_ctl_alloc_mw");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_alloc_mw, pd) == 0, "softnic_ctl_alloc_mw.pd");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_alloc_mw, type) == 4, "softnic_ctl_alloc_mw.type");
+
+/* AllocMWReply has the window's key as it is before the first bind. */
+struct softnic_ctl_alloc_mw_reply {
+	uint32_t handle;
+	uint32_t rkey;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_alloc_mw_reply) == 8, "softnic_ctl_alloc_mw_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_alloc_mw_reply, handle) == 0, "softnic_ctl_alloc_mw_reply.handle");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_alloc_mw_reply, rkey) == 4, "softnic_ctl_alloc_mw_reply.rkey");
 
 /* Strides of queues: see abi/wqe.go. */
 static inline uint32_t softnic_send_stride(uint32_t max_sge, uint32_t max_inline)

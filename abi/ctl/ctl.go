@@ -67,6 +67,9 @@ const (
 	OpQueryCounters  Op = 21
 	OpResizeCQ       Op = 22
 	OpModifyCQ       Op = 23
+	OpAllocMW        Op = 24
+	OpDeallocMW      Op = 25
+	OpReregMR        Op = 26
 )
 
 // Error is a refused request: an errno and a sentence that names the object.
