@@ -42,7 +42,7 @@ func TestNoAllocation(t *testing.T) {
 	mr := key[direct]
 	for name, f := range map[string]func(){
 		"Local":  func() { tab.Local(pd, one[0], ib.AccessLocalWrite) },
-		"Remote": func() { tab.Remote(pd, mr.RKey, 8, 8, ib.AccessRemoteWrite) },
+		"Remote": func() { tab.Remote(pd, 1, mr.RKey, 8, 8, ib.AccessRemoteWrite) },
 		"Gather": func() {
 			f := burst.Next()
 			f.SetHeader(0)
@@ -84,7 +84,7 @@ func BenchmarkRemote(b *testing.B) {
 	}
 	i := 0
 	for b.Loop() {
-		tab.Remote(pd, keys[i&1023], 8, 8, 0)
+		tab.Remote(pd, 1, keys[i&1023], 8, 8, 0)
 		i++
 	}
 }

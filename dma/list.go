@@ -76,7 +76,11 @@ func (t *Table) Scatter(d *Domain, sges []ib.SGE, off uint64, payload []wire.Pie
 
 // part judges the n bytes at off of an entry, and what is before them, so that no sum can wrap.
 func (t *Table) part(d *Domain, e *ib.SGE, off, n uint64, need ib.AccessFlags) (Span, Verdict) {
-	s, v := t.judge(d, uint32(e.LKey), e.Addr, off+n, need)
+	en := t.find(uint32(e.LKey))
+	if en == nil || en.mr == nil {
+		return Span{}, BadKey
+	}
+	s, v := en.mr.judge(d, e.Addr, off+n, need)
 	s.Off += off
 	s.Len = n
 	return s, v

@@ -102,7 +102,7 @@ func TestVerdicts(t *testing.T) {
 		{"zero", pd, 0, 0x10000, 1, w, BadKey, 0},
 		{"ones", pd, 0xffffffff, 0x10000, 1, w, BadKey, 0},
 	} {
-		s, v := tab.Remote(c.d, c.key, c.va, c.n, c.need)
+		s, v := tab.Remote(c.d, 1, c.key, c.va, c.n, c.need)
 		if v != c.want || v == OK && (s.Off != c.off || s.Len != c.n) || v != OK && s != (Span{}) {
 			t.Errorf("%s: %v, offset %d, length %d; want %v, offset %d", c.name, v, s.Off, s.Len, c.want, c.off)
 		}
@@ -134,7 +134,7 @@ func TestRangesAgainstBigIntegers(t *testing.T) {
 			return
 		}
 		inside := num(va).Cmp(num(base)) >= 0 && new(big.Int).Add(num(va), num(n)).Cmp(end) <= 0
-		s, v := tab.Remote(pd, mr.RKey, va, n, 0)
+		s, v := tab.Remote(pd, 1, mr.RKey, va, n, 0)
 		if (v == OK) != inside {
 			t.Fatalf("%v, want inside %v", v, inside)
 		}
@@ -174,7 +174,7 @@ func TestInsertRefuses(t *testing.T) {
 		t.Errorf("%d live", tab.Len())
 	}
 	insert(t, tab, &MR{Region: vast{}})
-	if _, v := tab.Remote(nil, a.RKey, 0, 0, 0); v != OK {
+	if _, v := tab.Remote(nil, 1, a.RKey, 0, 0, 0); v != OK {
 		t.Errorf("removing others removed a: %v", v)
 	}
 }
@@ -276,7 +276,7 @@ func TestConcurrentLookup(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if s, v := tab.Remote(mr.Domain, mr.RKey, uint64(i), 1, 0); v != OK || s.Len != 1 {
+				if s, v := tab.Remote(mr.Domain, 1, mr.RKey, uint64(i), 1, 0); v != OK || s.Len != 1 {
 					t.Errorf("own key: %v", v)
 				}
 				select {
@@ -284,7 +284,7 @@ func TestConcurrentLookup(t *testing.T) {
 				default:
 				}
 				tab.Remove(mr)
-				if _, v := tab.Remote(mr.Domain, mr.RKey, uint64(i), 1, 0); v != BadKey {
+				if _, v := tab.Remote(mr.Domain, 1, mr.RKey, uint64(i), 1, 0); v != BadKey {
 					t.Errorf("removed key: %v", v)
 				}
 			}
@@ -293,7 +293,7 @@ func TestConcurrentLookup(t *testing.T) {
 			for {
 				select {
 				case mr := <-keys:
-					if _, v := tab.Remote(mr.Domain, mr.RKey, mr.Base, 1, 0); v != OK && v != BadKey {
+					if _, v := tab.Remote(mr.Domain, 1, mr.RKey, mr.Base, 1, 0); v != OK && v != BadKey {
 						t.Errorf("verdict %v", v)
 					}
 				case <-stop:

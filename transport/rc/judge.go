@@ -241,7 +241,7 @@ func (r *responder) checkWriteKey(p *wire.Packet) verdict {
 }
 
 func (r *responder) remote(key ib.RKey, va, n uint64, need ib.AccessFlags) (dma.Span, dma.Verdict) {
-	return r.e.cfg.Table.Remote(r.e.cfg.Domain, key, va, n, need)
+	return r.e.cfg.Table.Remote(r.e.cfg.Domain, r.e.cfg.QPN, key, va, n, need)
 }
 
 // accessVerdict makes a NAK of what the key table says.
