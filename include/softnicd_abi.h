@@ -263,6 +263,23 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 /* Messages of the control socket. */
 
 /*
+ * OpListCQs lists the completion queues of all sessions.
+ */
+#define SOFTNIC_CTL_OP_LIST_CQS 27
+
+/*
+ * ProcessNameSize is the bytes of a process name, zero-padded: what the kernel keeps of it, with an end.
+ */
+#define SOFTNIC_CTL_PROCESS_NAME_SIZE 16
+
+/*
+ * Bits of CQInfo.Flags.
+ */
+#define SOFTNIC_CTL_CQ_CHANNEL 1 /* the queue has a completion channel */
+#define SOFTNIC_CTL_CQ_DEAD 2 /* it overran: every queue pair of it is in the error state */
+#define SOFTNIC_CTL_CQ_RECLAIM_COMPLETION 4 /* its device gives slots back when requests complete, not when completions are polled */
+
+/*
  * Version is the protocol's version.
  */
 #define SOFTNIC_CTL_VERSION 1
@@ -336,6 +353,72 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
  */
 #define SOFTNIC_CTL_COUNTER_SIZE 40
 
+/* CQPlace is a place in the daemon's list of completion queues, which is in order of device, context and handle. */
+struct softnic_ctl_cq_place {
+	uint32_t device; /* 1 is the daemon's first */
+	uint32_t cq; /* handle */
+	uint64_t context; /* counts the contexts of the device */
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_cq_place) == 16, "softnic_ctl_cq_place");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_place, device) == 0, "softnic_ctl_cq_place.device");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_place, cq) == 4, "softnic_ctl_cq_place.cq");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_place, context) == 8, "softnic_ctl_cq_place.context");
+
+/* ListCQs asks for one page of the completion queues behind a place: those of the caller's own user, or of everybody if that is the daemon's user or root. */
+struct softnic_ctl_list_cqs {
+	struct softnic_ctl_cq_place after;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_list_cqs) == 16, "softnic_ctl_list_cqs");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs, after) == 0, "softnic_ctl_list_cqs.after");
+
+/* ListCQsReply is one page, in order; an empty one is the last. */
+struct softnic_ctl_list_cqs_reply {
+	uint32_t n;
+	uint32_t reserved;
+	struct softnic_ctl_cq_info cqs[20];
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_list_cqs_reply) == 3208, "softnic_ctl_list_cqs_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, n) == 0, "softnic_ctl_list_cqs_reply.n");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, reserved) == 4, "softnic_ctl_list_cqs_reply.reserved");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, cqs) == 8, "softnic_ctl_list_cqs_reply.cqs");
+
+/* CQInfo is a completion queue at one moment. */
+struct softnic_ctl_cq_info {
+	struct softnic_ctl_cq_place place;
+	uint8_t device[64];
+	uint8_t process_name[16]; /* empty if it cannot be read */
+	uint32_t uid;
+	uint32_t pid; /* 0 if it cannot be seen from the daemon */
+	uint32_t capacity;
+	uint32_t occupancy; /* entries that wait */
+	uint32_t high_water; /* the most that ever waited at once */
+	uint32_t queues; /* send and receive queues that complete into it */
+	uint64_t demand; /* sum of their depths: what can be posted at once */
+	uint64_t overruns; /* entries that were lost */
+	uint64_t events; /* completion events sent */
+	uint32_t mod_count;
+	uint32_t mod_period; /* microseconds */
+	uint32_t armed; /* abi.ArmKind */
+	uint32_t flags;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_cq_info) == 160, "softnic_ctl_cq_info");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, place) == 0, "softnic_ctl_cq_info.place");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, device) == 16, "softnic_ctl_cq_info.device");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, process_name) == 80, "softnic_ctl_cq_info.process_name");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, uid) == 96, "softnic_ctl_cq_info.uid");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, pid) == 100, "softnic_ctl_cq_info.pid");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, capacity) == 104, "softnic_ctl_cq_info.capacity");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, occupancy) == 108, "softnic_ctl_cq_info.occupancy");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, high_water) == 112, "softnic_ctl_cq_info.high_water");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, queues) == 116, "softnic_ctl_cq_info.queues");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, demand) == 120, "softnic_ctl_cq_info.demand");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, overruns) == 128, "softnic_ctl_cq_info.overruns");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, events) == 136, "softnic_ctl_cq_info.events");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, mod_count) == 144, "softnic_ctl_cq_info.mod_count");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, mod_period) == 148, "softnic_ctl_cq_info.mod_period");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, armed) == 152, "softnic_ctl_cq_info.armed");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, flags) == 156, "softnic_ctl_cq_info.flags");
+
 /* Header starts every message. */
 struct softnic_ctl_header {
 	uint32_t size; /* bytes of the message, header included */
@@ -392,7 +475,7 @@ struct softnic_ctl_open_reply {
 	uint32_t shards;
 	uint32_t embedded; /* 1: attachments are memory */
 	uint32_t reclaim_poll; /* 1: a send slot comes back when its completion is polled, 0: when it completes */
-	uint32_t reserved;
+	uint32_t context; /* counts the contexts of the device, see CQPlace; modulo 2^32 */
 };
 SOFTNIC_ASSERT(sizeof(struct softnic_ctl_open_reply) == 96, "softnic_ctl_open_reply");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_reply, name) == 0, "softnic_ctl_open_reply.name");
@@ -401,7 +484,7 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_reply, generation) == 72, "softn
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_reply, shards) == 80, "softnic_ctl_open_reply.shards");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_reply, embedded) == 84, "softnic_ctl_open_reply.embedded");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_reply, reclaim_poll) == 88, "softnic_ctl_open_reply.reclaim_poll");
-SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_reply, reserved) == 92, "softnic_ctl_open_reply.reserved");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_reply, context) == 92, "softnic_ctl_open_reply.context");
 
 /* QueryDeviceReply mirrors ib.DeviceAttr. */
 struct softnic_ctl_query_device_reply {

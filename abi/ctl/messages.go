@@ -37,7 +37,7 @@ type OpenReply struct {
 	Shards      uint32
 	Embedded    uint32 // 1: attachments are memory
 	ReclaimPoll uint32 // 1: a send slot comes back when its completion is polled, 0: when it completes
-	Reserved    uint32
+	Context     uint32 // counts the contexts of the device, see CQPlace; modulo 2^32
 }
 
 // QueryDeviceReply mirrors ib.DeviceAttr.

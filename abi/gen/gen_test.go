@@ -56,7 +56,7 @@ func TestNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"WRID": "wr_id", "FWVer": "fw_ver", "MaxQPInitRDAtom": "max_qp_init_rd_atom", "PKeyIndex": "pkey_index", "RQPSN": "rq_psn",
 		"SRQN": "srqn", "MaxSRQWR": "max_srq_wr", "EnSQDAsyncNotify": "en_sqd_async_notify", "DLIDPathBits": "dlid_path_bits",
-		"SL": "sl", "Slot": "slot", "GUIDs": "guids", "Errno": "error", "AHPort": "ah_port", "LKey": "lkey", "SigAll": "sig_all",
+		"SL": "sl", "Slot": "slot", "GUIDs": "guids", "ListCQsReply": "list_cqs_reply", "PID": "pid", "Errno": "error", "AHPort": "ah_port", "LKey": "lkey", "SigAll": "sig_all",
 	} {
 		if got := cName("", name); got != want {
 			t.Errorf("%s is %s in C, want %s", name, got, want)
