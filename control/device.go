@@ -136,7 +136,7 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 	out = []ctl.Attachment{{FD: -1}, {FD: -1}, {FD: fd}}
 	undo = append(undo, func() { closeAll(out); out = nil })
 	ctx, err := dev.NIC.OpenContext(nic.ContextConfig{
-		Tenant: uint64(s.peer.UID), Owner: !s.foreign, Doorbell: bell, Async: events.raise,
+		Tenant: uint64(s.peer.UID), Process: s.peer.PID, Owner: !s.foreign, Doorbell: bell, Async: events.raise,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -148,7 +148,7 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 	s.ctx, s.dev, s.bell, s.async = ctx, dev, bell, events
 	s.descriptors++ // our end of the event socket
 	s.log.Info("device opened", "device", dev.NIC.Name(), "uid", s.peer.UID, "pid", s.peer.PID)
-	r := &ctl.OpenReply{NodeGUID: dev.NIC.Attr().NodeGUID, Shards: 1, ReclaimPoll: 1}
+	r := &ctl.OpenReply{NodeGUID: dev.NIC.Attr().NodeGUID, Shards: 1, ReclaimPoll: 1, Context: uint32(ctx.Serial())}
 	copy(r.Name[:ctl.NameSize-1], dev.NIC.Name())
 	if view, e := abi.NewDevicePage(dev.Page.Mem); e == nil {
 		r.Generation = view.Generation()

@@ -13,6 +13,7 @@ type operation struct {
 // operations are all requests there are.
 var operations = map[ctl.Op]operation{
 	ctl.OpListDevices:    {"list devices", 0, 0, false, plain((*Session).listDevices)},
+	ctl.OpListCQs:        {"list cqs", 0, 0, false, plain((*Session).listCQs)},
 	ctl.OpOpen:           {"open device", 1, 1, false, with((*Session).open)},
 	ctl.OpQueryDevice:    {"query device", 0, 0, true, plain((*Session).queryDevice)},
 	ctl.OpQueryPort:      {"query port", 0, 0, true, plain((*Session).queryPort)},

@@ -28,6 +28,9 @@ type CQStatus struct {
 	Demand uint64
 }
 
+// Serial returns which of the device's contexts this is, counted from 1 in order of opening.
+func (c *Context) Serial() uint64 { return c.serial }
+
 // CQCursor is a place in the list of a device's completion queues, which are in order of context, and then of handle. The
 // zero value stands before the first.
 type CQCursor struct {
