@@ -21,6 +21,7 @@ type Context struct {
 	embedded bool
 	name     string
 	guid     uint64
+	serial   uint32 // of the context on the device
 	// reclaimPoll gives the slots of a queue pair back when completions are polled, as hardware does, and not when the
 	// requests complete.
 	reclaimPoll bool
@@ -92,7 +93,7 @@ func (c *Context) open(name string) error {
 		return fmt.Errorf("open %s: the daemon sent %d descriptors instead of 3: %w", name, len(out), syscall.EPROTO)
 	}
 	c.bellFD = out[1].FD
-	c.name, c.guid, c.reclaimPoll = text(r.Name[:]), r.NodeGUID, r.ReclaimPoll != 0
+	c.name, c.guid, c.reclaimPoll, c.serial = text(r.Name[:]), r.NodeGUID, r.ReclaimPoll != 0, r.Context
 	if c.async, err = newEventSocket("asynchronous events", out[2].FD); err != nil {
 		closeAttachments(out[:1])
 		unix.Close(out[2].FD)
