@@ -35,13 +35,18 @@ func (b *CQBlock) Capacity() uint32 { return b.capacity }
 
 // Reset makes the block that of an empty, unarmed queue. The device does so before it tells the application of the queue.
 // Entries of a queue that had this memory before must not look like new ones, so every sequence is cleared.
-func (b *CQBlock) Reset() {
+func (b *CQBlock) Reset() { b.ResetAt(0) }
+
+// ResetAt does the same for a ring whose first entry will have an index near this one, less than 2^31 after it.
+func (b *CQBlock) ResetAt(index uint32) {
 	for _, off := range []uint64{offCQProduced, offCQState, offCQFired, offCQConsumed} {
 		b.mem.store32(off, 0)
 	}
+	b.mem.store64(offCQMoved, 0)
 	b.mem.store64(offCQArm, 0)
+	// The sequence of the entry before: 0 would be that of entry 2^32-1.
 	for i := cqeBody / 8; i < len(b.ring); i += CQESize / 8 {
-		atomic.StoreUint64(&b.ring[i], 0)
+		put(&b.ring[i], uint64(index)<<32)
 	}
 }
 
@@ -82,6 +87,9 @@ func (b *CQBlock) Read(pos uint32, e *CQE) {
 	e.QPSlot, e.WQEIndex = uint32(v), uint32(v>>32)
 }
 
+// View returns the entry at position pos, which is Ready, without copying it.
+func (b *CQBlock) View(pos uint32) CQEView { return CQEView{b.slot(pos)} }
+
 // Next returns the position after pos.
 func (b *CQBlock) Next(pos uint32) uint32 {
 	if pos++; pos == b.capacity {
@@ -113,6 +121,15 @@ func (b *CQBlock) SetFired(sequence uint32) { b.mem.store32(offCQFired, sequence
 
 // Fired returns the sequence of the arming that fired last.
 func (b *CQBlock) Fired() uint32 { return b.mem.load32(offCQFired) }
+
+// SetMoved publishes that the entry of index and all later ones are in the next ring.
+func (b *CQBlock) SetMoved(index uint32) { b.mem.store64(offCQMoved, 1<<32|uint64(index)) }
+
+// Moved returns the index of the first entry that is in the next ring, if there is such a ring.
+func (b *CQBlock) Moved() (index uint32, moved bool) {
+	w := b.mem.load64(offCQMoved)
+	return uint32(w), w>>32 != 0
+}
 
 // SetConsumed publishes how many entries the application has taken, modulo 2^32.
 func (b *CQBlock) SetConsumed(n uint32) { b.mem.store32(offCQConsumed, n) }

@@ -152,10 +152,12 @@ func TestHeaderTables(t *testing.T) {
 	c.SetProduced(0x01020304)
 	c.SetState(CQOverrun)
 	c.SetFired(0x11121314)
+	c.SetMoved(0x31323334)
 	c.SetConsumed(0x21222324)
 	c.StoreArm(ArmWord(0xfffffffe, ArmSolicited))
 	check(t, "completion queue", cq, all[1], map[string]uint64{
-		"produced": 0x01020304, "state": 1, "fired": 0x11121314, "consumed": 0x21222324, "arm": 0xfffffffe<<2 | 2,
+		"produced": 0x01020304, "state": 1, "fired": 0x11121314, "moved": 1<<32 | 0x31323334, "consumed": 0x21222324,
+		"arm": 0xfffffffe<<2 | 2,
 	})
 	if seq, kind := SplitArm(c.Arm()); seq != 0xfffffffe || kind != ArmSolicited || c.LoadArm() != c.Arm() {
 		t.Errorf("arm word reads back as %#x, %d", seq, kind)

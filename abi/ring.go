@@ -42,14 +42,27 @@ func (l QPLayout) Size() uint64 {
 //	  0  u32 produced         daemon: entries written so far, modulo 2^32
 //	  4  u32 state            daemon: CQOK, CQOverrun
 //	  8  u32 fired            daemon: sequence of the last arm that fired (for the application; the daemon keeps its own)
+//	 16  u64 moved            daemon: 0, or 1<<32 | index of the first entry that is in the next ring, see below
 //	 64  u32 consumed         application: entries taken so far
 //	128  u64 arm              application: sequence<<2 | kind, see ArmWord
 //	192  reserved
 //	256  ring: capacity entries of CQESize bytes
+//
+// RESIZE_CQ names a second block, of the new capacity. The header of the first stays the queue's header; of the second
+// only moved counts. No entry is copied: those that wait stay where they are, the device writes all later ones into the
+// new ring, from its first place on, and says in moved of the ring that it leaves which entry was the first of them. A
+// full ring has room for that, as it would not have for a marker among the entries. The application goes on to the next
+// ring when moved names the very entry that it looks for. It therefore knows the new block before it asks for the resize,
+// and keeps the old ring until it has left it; the device does not touch an old ring after its reply. Several resizes make
+// a chain.
+//
+// The indexes, and with them the sequences, go on across a resize. Before a ring is used every sequence in it is set to
+// one that no entry of its first round has.
 const (
 	offCQProduced = 0
 	offCQState    = 4
 	offCQFired    = 8
+	offCQMoved    = 16
 	offCQConsumed = 64
 	offCQArm      = 128
 

@@ -18,14 +18,15 @@ const (
 )
 
 var wordNames = [...]string{
-	wordEntry: "entry", wordProduced: "produced", wordState: "state", wordFired: "fired", wordConsumed: "consumed", wordArm: "arm",
+	wordEntry: "entry", wordProduced: "produced", wordState: "state", wordFired: "fired", wordMoved: "moved", wordConsumed: "consumed", wordArm: "arm",
 }
 
 type world struct {
 	*explore.World
 	queue  *Queue
 	reader *Reader
-	events int // sent and not received yet
+	events int    // sent and not received yet
+	second []byte // block of a resize
 }
 
 // Notify is the device's step that sends an event.
@@ -86,7 +87,7 @@ func consume(n int, kind abi.ArmKind) func(*world) {
 }
 
 func drain(w *world, taken int) (n int) {
-	var e [4]abi.CQE
+	var e [80]abi.CQE
 	n, err := w.reader.Poll(e[:])
 	for i := range n {
 		if e[i].WRID != uint64(taken+i+1) {

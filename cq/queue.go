@@ -40,17 +40,18 @@ type Config struct {
 // The block is the application's memory and may fault at any touch. The caller runs every method that says so in a
 // goroutine with a fault guard and contains the panic; the queue holds no lock after one.
 type Queue struct {
-	capacity  uint32
 	notifier  Notifier
 	cookie    uint64
 	handle    uint32
 	onOverrun func(*Queue)
 
 	mu        sync.Mutex
-	block     *abi.CQBlock
-	pos       uint32 // of the next entry in the ring
-	produced  uint32 // entries posted, modulo 2^32
-	consumed  uint32 // the application's last claim that was believed
+	block     *abi.CQBlock // its header is the queue's
+	ring      *abi.CQBlock // where the next entry goes: block until the first Resize
+	capacity  uint32       // of ring
+	pos       uint32       // of the next entry in the ring
+	produced  uint32       // entries posted, modulo 2^32
+	consumed  uint32       // the application's last claim that was believed
 	highWater uint32
 	overruns  uint64
 	dead      error
@@ -68,7 +69,8 @@ func New(c Config) (*Queue, error) {
 	}
 	block.Reset()
 	q := &Queue{
-		capacity: c.Capacity, notifier: c.Notifier, cookie: c.Cookie, handle: c.Handle, onOverrun: c.OnOverrun, block: block,
+		notifier: c.Notifier, cookie: c.Cookie, handle: c.Handle, onOverrun: c.OnOverrun,
+		block: block, ring: block, capacity: c.Capacity,
 	}
 	q.deadline.Store(int64(clock.Never))
 	return q, nil
@@ -100,11 +102,11 @@ func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
 		q.overruns++
 		return o
 	}
-	// The claim is read only when what was believed last would set a record: a queue that is kept short costs the
-	// device no look at the application's cache line. A full queue is always a record.
+	// The claim is read only when what was believed last would set a record, or fill a ring that has become smaller than
+	// the record: a queue that is kept short costs the device no look at the application's cache line.
 	used := q.produced - q.consumed
-	if used >= q.highWater {
-		if used = q.lookConsumed(); q.dead == nil && used == q.capacity {
+	if used >= min(q.highWater, q.capacity) {
+		if used = q.lookConsumed(); q.dead == nil && used >= q.capacity {
 			q.dead = ErrOverrun
 		}
 		if q.dead != nil {
@@ -116,8 +118,8 @@ func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
 		q.highWater = max(q.highWater, used+1)
 	}
 	q.touch(wordEntry)
-	q.block.Write(q.pos, q.produced, e)
-	q.pos = q.block.Next(q.pos)
+	q.ring.Write(q.pos, q.produced, e)
+	q.pos = q.ring.Next(q.pos)
 	q.produced++
 	q.touch(wordProduced)
 	q.block.SetProduced(q.produced)
@@ -157,12 +159,21 @@ func (q *Queue) die() (event bool) {
 }
 
 // Capacity returns how many entries the queue holds.
-func (q *Queue) Capacity() uint32 { return q.capacity }
+func (q *Queue) Capacity() uint32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.capacity
+}
 
 // Occupancy returns how many entries wait, as the application says. It touches the block.
 func (q *Queue) Occupancy() uint32 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.waiting()
+}
+
+func (q *Queue) waiting() uint32 {
+	q.touch(wordConsumed)
 	claim := q.block.Consumed()
 	if claim-q.consumed > q.produced-q.consumed {
 		claim = q.consumed // a lie, for Post to find

@@ -8,10 +8,12 @@ import (
 // Reader is the application's half of a completion queue. One goroutine at a time uses it: who has several polls under a
 // lock of his own. It counts privately what it has taken and publishes the count for the device to reuse the places.
 type Reader struct {
-	block *abi.CQBlock
-	pos   uint32 // of the next entry in the ring
-	index uint32 // entries taken, modulo 2^32
-	given uint32 // of these, given back to the device
+	block *abi.CQBlock   // its header is the queue's
+	ring  *abi.CQBlock   // where the next entry is
+	next  []*abi.CQBlock // the rings after that, see Follow
+	pos   uint32         // of the next entry in the ring
+	index uint32         // entries taken, modulo 2^32
+	given uint32         // of these, given back to the device
 
 	sequence uint32 // of the last arming
 	kind     abi.ArmKind
@@ -25,11 +27,11 @@ func NewReader(block []byte, capacity uint32) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{block: b}, nil
+	return &Reader{block: b, ring: b}, nil
 }
 
-// Capacity returns how many entries the queue holds.
-func (r *Reader) Capacity() uint32 { return r.block.Capacity() }
+// Capacity returns how many entries the ring holds that the reader is in.
+func (r *Reader) Capacity() uint32 { return r.ring.Capacity() }
 
 // Poll takes up to len(dst) entries, oldest first, and returns how many. It makes no system call and never waits. The
 // error is ErrOverrun when there is nothing left to take and never will be.
@@ -61,13 +63,40 @@ func (r *Reader) PollWC(dst []ib.WC) (n int, err error) {
 // Next copies the oldest entry that was not taken yet into e, and takes it. Its place stays the reader's until Release,
 // which whoever takes many calls once for all of them.
 func (r *Reader) Next(e *abi.CQE) bool {
-	r.touch(wordEntry)
-	if !r.block.Ready(r.pos, r.index) {
+	if !r.ready() {
 		return false
 	}
-	r.block.Read(r.pos, e)
-	r.pos = r.block.Next(r.pos)
+	r.ring.Read(r.pos, e)
+	r.advance()
+	return true
+}
+
+// View returns the oldest entry that was not taken yet, without taking or copying it, and whether there is one. It is
+// valid until the Release after Take.
+func (r *Reader) View() (v abi.CQEView, ok bool) {
+	if !r.ready() {
+		return v, false
+	}
+	return r.ring.View(r.pos), true
+}
+
+// Take takes the entry that View has returned.
+func (r *Reader) Take() { r.advance() }
+
+func (r *Reader) advance() {
+	r.pos = r.ring.Next(r.pos)
 	r.index++
+}
+
+// ready looks for an entry.
+func (r *Reader) ready() bool {
+	r.touch(wordEntry)
+	for !r.ring.Ready(r.pos, r.index) {
+		if !r.turn() {
+			return false
+		}
+		r.touch(wordEntry)
+	}
 	return true
 }
 
@@ -87,8 +116,7 @@ func (r *Reader) Err() error {
 		return nil
 	}
 	// The last entry may have come after the caller had looked and before the queue died.
-	r.touch(wordEntry)
-	if r.block.Ready(r.pos, r.index) {
+	if r.ready() {
 		return nil
 	}
 	return ErrOverrun
@@ -99,17 +127,26 @@ func (r *Reader) Peek(n int) int {
 	if n <= 0 {
 		return 0
 	}
-	limit := min(uint64(n), uint64(r.block.Capacity()))
 	// The published count is a step behind the entries at most: what it does not count yet is looked for, and it may not
 	// count yet what was taken already.
 	waiting := uint64(0)
 	if d := int32(r.block.Produced() - r.index); d > 0 {
-		waiting = min(uint64(d), limit)
+		waiting = min(uint64(d), uint64(n))
 	}
-	pos := uint32((uint64(r.pos) + waiting) % uint64(r.block.Capacity()))
-	for waiting < limit && r.block.Ready(pos, r.index+uint32(waiting)) {
+	if len(r.next) > 0 {
+		// On the way from one ring to another places cannot be computed. One look keeps who waits for the last entry from
+		// being told that there is none.
+		if waiting == 0 && r.ready() {
+			waiting = 1
+		}
+		return int(waiting)
+	}
+	limit := min(uint64(n), uint64(r.ring.Capacity()))
+	waiting = min(waiting, limit)
+	pos := uint32((uint64(r.pos) + waiting) % uint64(r.ring.Capacity()))
+	for waiting < limit && r.ring.Ready(pos, r.index+uint32(waiting)) {
 		waiting++
-		pos = r.block.Next(pos)
+		pos = r.ring.Next(pos)
 	}
 	return int(waiting)
 }
@@ -132,8 +169,7 @@ func (r *Reader) ReqNotify(kind abi.ArmKind) (missed bool) {
 		r.kind = kind
 		r.storeArm() // the same sequence: still one event
 	}
-	r.touch(wordEntry)
-	if r.block.Ready(r.pos, r.index) {
+	if r.ready() {
 		return true
 	}
 	r.touch(wordState)

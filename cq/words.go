@@ -9,6 +9,7 @@ const (
 	wordProduced
 	wordState
 	wordFired
+	wordMoved
 	wordConsumed // the application's
 	wordArm
 )
