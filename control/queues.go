@@ -123,10 +123,14 @@ func (s *Session) resizeCQ(q *ctl.ResizeCQ) (any, error) {
 }
 
 func (s *Session) modifyCQ(q *ctl.ModifyCQ) (any, error) {
-	if _, err := s.queues.get(q.CQ); err != nil {
+	v, err := s.queues.get(q.CQ)
+	if err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("completion queue %d: this device does not moderate: %w", q.CQ, syscall.EOPNOTSUPP)
+	if err := s.ctx.ModerateCQ(v.cq, q.Count, q.Period); err != nil {
+		return nil, err
+	}
+	return &ctl.Empty{}, nil
 }
 
 func (s *Session) createQP(q *ctl.CreateQP) (any, error) {

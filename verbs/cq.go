@@ -227,6 +227,16 @@ func (q *CQ) ReqNotify(solicitedOnly bool) (missed bool, err error) {
 	return missed, nil
 }
 
+// Modify moderates the queue's events (ibv_modify_cq): one comes after count completions or period microseconds, whichever
+// is first; 0, 0 turns that off. EINVAL beyond the device's limits.
+func (q *CQ) Modify(count, period int) error {
+	if count < 0 || period < 0 {
+		return fmt.Errorf("modify cq: count %d, period %d us: %w", count, period, syscall.EINVAL)
+	}
+	m := &ctl.ModifyCQ{CQ: q.handle, Count: uint32(min(count, 1<<31)), Period: uint32(min(period, 1<<31))}
+	return q.ctx.call(ctl.OpModifyCQ, m, &ctl.Empty{})
+}
+
 // AckEvents acknowledges n events that CompChannel.GetEvent returned for this queue.
 func (q *CQ) AckEvents(n int) {
 	ch := q.channel

@@ -39,6 +39,10 @@ func (n *Network) attach(addr netip.Addr) (*port, int, error) {
 		return nil, 0, err
 	}
 	p := &port{network: n, addr: addr, gid: gid, fd: fd}
+	slab := make([]byte, inboxSize*maxDatagram)
+	for i := range p.inbox {
+		p.inbox[i].bytes = slab[i*maxDatagram : i*maxDatagram : (i+1)*maxDatagram]
+	}
 	if n.ports == nil {
 		n.ports = map[ib.GID]*port{}
 	}
@@ -60,7 +64,10 @@ func (n *Network) detach(p *port) {
 }
 
 // inboxSize is how many datagrams wait at a device; a sender finds the port congested then.
-const inboxSize = 1024
+const inboxSize = 256
+
+// maxDatagram is the longest: headers, 4096 bytes and ICRC.
+const maxDatagram = wire.MaxHeader + 4096 + wire.ICRCSize
 
 // port is a device's end of the network. It implements nic.Port.
 type port struct {

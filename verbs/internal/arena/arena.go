@@ -93,8 +93,8 @@ func (s *Set) Alloc(n, align uint64) (Block, error) {
 	return b, nil
 }
 
-// Free takes a block back. A memory that is free as a whole is given back, except for one, so that making and destroying
-// a single object does not map and unmap each time. The error is that of giving back.
+// Free takes a block back. A memory that is free as a whole is given back, except for a small one, so that making and
+// destroying a single object does not map and unmap each time. The error is that of giving back.
 func (s *Set) Free(b Block) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,22 +104,14 @@ func (s *Set) Free(b Block) error {
 	}
 	m := s.arenas[i]
 	m.release(span{b.Offset, uint64(len(b.Mem))})
-	if !m.empty() || len(s.arenas) == 1 {
+	if !m.empty() {
 		return nil
 	}
-	// Keep the smallest: give this one back, or another empty one that is larger.
-	for j, o := range s.arenas {
-		if j != i && o.empty() {
-			if len(o.mem) > len(m.mem) {
-				i = j
-			}
-			return s.drop(i)
-		}
+	spare := slices.ContainsFunc(s.arenas, func(o *memory) bool { return o != m && o.empty() })
+	if !spare && len(m.mem) <= MinSize {
+		return nil
 	}
-	if len(m.mem) > MinSize {
-		return s.drop(i)
-	}
-	return nil
+	return s.drop(i)
 }
 
 // drop gives back the memory at i of the list.
