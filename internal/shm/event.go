@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -16,13 +17,14 @@ func NewEvent() (fd int, err error) {
 	return fd, nil
 }
 
-// one is the number 1 in either byte order: an eventfd adds it, and its value does not matter.
-var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 1}
+// one is the number 1 in the machine's byte order. An eventfd adds it, and where nobody ever reads the counter must not
+// fill up: a full one takes no ring any more, and wakes nobody who watches for edges.
+var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // Ring makes the eventfd readable. An eventfd whose counter is full is readable already.
 func Ring(fd int) error {
 	for {
-		switch _, err := unix.Write(fd, one[:]); err {
+		switch _, err := unix.Write(fd, one); err {
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return nil

@@ -42,3 +42,30 @@ func TestEvent(t *testing.T) {
 		t.Error("no error of a bad descriptor")
 	}
 }
+
+// Who watches for edges and never reads hears every ring, however many there were.
+func TestRingManyTimes(t *testing.T) {
+	fd, err := NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ep)
+	const edge = 1 << 31
+	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | edge}); err != nil {
+		t.Fatal(err)
+	}
+	var events [1]unix.EpollEvent
+	for i := range 1000 {
+		if err := Ring(fd); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := unix.EpollWait(ep, events[:], 1000); n != 1 || err != nil {
+			t.Fatalf("ring %d: %d events, %v", i, n, err)
+		}
+	}
+}
