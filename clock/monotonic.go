@@ -1,8 +1,25 @@
 package clock
 
-import "time"
+import (
+	"time"
 
-var origin = time.Now()
+	"golang.org/x/sys/unix"
+)
 
-// Monotonic reads the host's monotonic clock: nanoseconds since the process started.
-func Monotonic() Time { return Time(time.Since(origin)) }
+var (
+	origin = time.Now()
+	// base is the kernel's monotonic clock at origin, so that other processes of the host can read the same clock.
+	base = kernel()
+)
+
+// Monotonic reads the host's monotonic clock: nanoseconds of CLOCK_MONOTONIC, which all processes of a host share (but for
+// those in a time namespace of their own).
+func Monotonic() Time { return base.Add(time.Since(origin)) }
+
+func kernel() Time {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return Time(t.Nano())
+}

@@ -14,7 +14,8 @@ import (
 // queue is a completion queue, where its block lies and whom it notifies.
 type queue struct {
 	cq     *nic.CQ
-	arena  *arena
+	arena  *arena    // where it was made
+	ring   *arena    // where its ring is, nil if it was never resized
 	notify *notifier // nil without a channel
 }
 
@@ -64,7 +65,7 @@ func (s *Session) destroyChannel(q *ctl.Handle) (any, error) {
 func (s *Session) createCQ(q *ctl.CreateCQ) (any, error) {
 	attr := s.dev.NIC.Attr()
 	if q.Entries == 0 || q.Entries > attr.MaxCQE {
-		return nil, fmt.Errorf("%d entries, the device has 1 to %d: %w", q.Entries, attr.MaxCQE, syscall.EINVAL)
+		return nil, badEntries(q.Entries, attr.MaxCQE)
 	}
 	if q.CompVector >= attr.NumCompVectors {
 		return nil, fmt.Errorf("completion vector %d of %d: %w", q.CompVector, attr.NumCompVectors, syscall.EINVAL)
@@ -98,6 +99,10 @@ func (s *Session) createCQ(q *ctl.CreateCQ) (any, error) {
 	return &ctl.CreateCQReply{Handle: c.Handle, Capacity: v.cq.Capacity()}, nil
 }
 
+func badEntries(n, most uint32) error {
+	return fmt.Errorf("%d entries, the device has 1 to %d: %w", n, most, syscall.EINVAL)
+}
+
 func (s *Session) destroyCQ(q *ctl.Handle) (any, error) {
 	v, err := s.queues.get(q.Handle)
 	if err != nil {
@@ -108,18 +113,14 @@ func (s *Session) destroyCQ(q *ctl.Handle) (any, error) {
 	}
 	s.queues.remove(q.Handle)
 	v.arena.users--
+	if v.ring != nil {
+		v.ring.users--
+	}
 	if v.notify != nil {
 		v.notify.drop()
 		v.notify.channel.queues--
 	}
 	return &ctl.Empty{}, nil
-}
-
-func (s *Session) resizeCQ(q *ctl.ResizeCQ) (any, error) {
-	if _, err := s.queues.get(q.CQ); err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("completion queue %d: this device does not resize: %w", q.CQ, syscall.EOPNOTSUPP)
 }
 
 func (s *Session) modifyCQ(q *ctl.ModifyCQ) (any, error) {

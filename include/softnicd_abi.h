@@ -70,14 +70,27 @@ SOFTNIC_ASSERT(offsetof(struct softnic_sge, lkey) == 12, "softnic_sge.lkey");
  *     0  u32 produced         daemon: entries written so far, modulo 2^32
  *     4  u32 state            daemon: CQOK, CQOverrun
  *     8  u32 fired            daemon: sequence of the last arm that fired (for the application; the daemon keeps its own)
+ *    16  u64 moved            daemon: 0, or 1<<32 | index of the first entry that is in the next ring, see below
  *    64  u32 consumed         application: entries taken so far
  *   128  u64 arm              application: sequence<<2 | kind, see ArmWord
  *   192  reserved
  *   256  ring: capacity entries of CQESize bytes
+ *
+ * RESIZE_CQ names a second block, of the new capacity. The header of the first stays the queue's header; of the second
+ * only moved counts. No entry is copied: those that wait stay where they are, the device writes all later ones into the
+ * new ring, from its first place on, and says in moved of the ring that it leaves which entry was the first of them. A
+ * full ring has room for that, as it would not have for a marker among the entries. The application goes on to the next
+ * ring when moved names the very entry that it looks for. It therefore knows the new block before it asks for the resize,
+ * and keeps the old ring until it has left it; the device does not touch an old ring after its reply. Several resizes make
+ * a chain.
+ *
+ * The indexes, and with them the sequences, go on across a resize. Before a ring is used every sequence in it is set to
+ * one that no entry of its first round has.
  */
 #define SOFTNIC_OFF_CQ_PRODUCED 0
 #define SOFTNIC_OFF_CQ_STATE 4
 #define SOFTNIC_OFF_CQ_FIRED 8
+#define SOFTNIC_OFF_CQ_MOVED 16
 #define SOFTNIC_OFF_CQ_CONSUMED 64
 #define SOFTNIC_OFF_CQ_ARM 128
 #define SOFTNIC_CQ_HEADER_SIZE 256
@@ -352,6 +365,14 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
  * CounterSize is the bytes of a counter's name, zero-padded.
  */
 #define SOFTNIC_CTL_COUNTER_SIZE 40
+
+/*
+ * Operations on shared receive queues.
+ */
+#define SOFTNIC_CTL_OP_CREATE_SRQ 28
+#define SOFTNIC_CTL_OP_MODIFY_SRQ 29
+#define SOFTNIC_CTL_OP_QUERY_SRQ 30
+#define SOFTNIC_CTL_OP_DESTROY_SRQ 31
 
 /* CQPlace is a place in the daemon's list of completion queues, which is in order of device, context and handle. */
 struct softnic_ctl_cq_place {
@@ -764,7 +785,7 @@ SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_cq_reply) == 8, "softnic_ctl_cre
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_cq_reply, handle) == 0, "softnic_ctl_create_cq_reply.handle");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_cq_reply, capacity) == 4, "softnic_ctl_create_cq_reply.capacity");
 
-/* ResizeCQ moves a completion queue to a block of another capacity. */
+/* ResizeCQ moves a completion queue to another ring: that of a block of abi.CQBlockSize(abi.CQCapacity(Entries)) bytes, which the reader knows already (see the table of a completion queue's block in abi). */
 struct softnic_ctl_resize_cq {
 	uint32_t cq;
 	uint32_t entries;
@@ -778,6 +799,15 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_resize_cq, entries) == 4, "softnic_ct
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_resize_cq, arena) == 8, "softnic_ctl_resize_cq.arena");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_resize_cq, reserved) == 12, "softnic_ctl_resize_cq.reserved");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_resize_cq, offset) == 16, "softnic_ctl_resize_cq.offset");
+
+/* ResizeCQReply has the real capacity. */
+struct softnic_ctl_resize_cq_reply {
+	uint32_t capacity;
+	uint32_t reserved;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_resize_cq_reply) == 8, "softnic_ctl_resize_cq_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_resize_cq_reply, capacity) == 0, "softnic_ctl_resize_cq_reply.capacity");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_resize_cq_reply, reserved) == 4, "softnic_ctl_resize_cq_reply.reserved");
 
 /* ModifyCQ sets the moderation. */
 struct softnic_ctl_modify_cq {
@@ -964,6 +994,68 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, count) == 0, "s
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, n) == 4, "softnic_ctl_query_counters_reply.n");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, names) == 8, "softnic_ctl_query_counters_reply.names");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, values) == 2568, "softnic_ctl_query_counters_reply.values");
+
+/* CreateSRQ makes a shared receive queue in a block of abi.SRQLayout(MaxWR, MaxSGE).Size bytes. */
+struct softnic_ctl_create_srq {
+	uint32_t pd;
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t arena;
+	uint64_t offset;
+	uint64_t cookie;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_srq) == 32, "softnic_ctl_create_srq");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq, pd) == 0, "softnic_ctl_create_srq.pd");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq, max_wr) == 4, "softnic_ctl_create_srq.max_wr");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq, max_sge) == 8, "softnic_ctl_create_srq.max_sge");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq, arena) == 12, "softnic_ctl_create_srq.arena");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq, offset) == 16, "softnic_ctl_create_srq.offset");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq, cookie) == 24, "softnic_ctl_create_srq.cookie");
+
+/* CreateSRQReply has the real capacities. */
+struct softnic_ctl_create_srq_reply {
+	uint32_t handle;
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t reserved;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_srq_reply) == 16, "softnic_ctl_create_srq_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq_reply, handle) == 0, "softnic_ctl_create_srq_reply.handle");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq_reply, max_wr) == 4, "softnic_ctl_create_srq_reply.max_wr");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq_reply, max_sge) == 8, "softnic_ctl_create_srq_reply.max_sge");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_srq_reply, reserved) == 12, "softnic_ctl_create_srq_reply.reserved");
+
+/* ModifySRQ changes the attributes that Mask names. */
+struct softnic_ctl_modify_srq {
+	uint32_t srq;
+	uint32_t mask; /* ib.SRQAttrMask */
+	uint32_t max_wr;
+	uint32_t limit;
+	uint32_t arena;
+	uint32_t reserved;
+	uint64_t offset;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_modify_srq) == 32, "softnic_ctl_modify_srq");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_modify_srq, srq) == 0, "softnic_ctl_modify_srq.srq");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_modify_srq, mask) == 4, "softnic_ctl_modify_srq.mask");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_modify_srq, max_wr) == 8, "softnic_ctl_modify_srq.max_wr");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_modify_srq, limit) == 12, "softnic_ctl_modify_srq.limit");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_modify_srq, arena) == 16, "softnic_ctl_modify_srq.arena");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_modify_srq, reserved) == 20, "softnic_ctl_modify_srq.reserved");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_modify_srq, offset) == 24, "softnic_ctl_modify_srq.offset");
+
+/* QuerySRQReply has the attributes, and how many receives are posted and not taken. */
+struct softnic_ctl_query_srq_reply {
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t limit;
+	uint32_t posted;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_query_srq_reply) == 16, "softnic_ctl_query_srq_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, max_wr) == 0, "softnic_ctl_query_srq_reply.max_wr");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, max_sge) == 4, "softnic_ctl_query_srq_reply.max_sge");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, limit) == 8, "softnic_ctl_query_srq_reply.limit");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, posted) == 12, "softnic_ctl_query_srq_reply.posted");
 
 /* ReregMR changes a registration (ibv_rereg_mr). */
 struct softnic_ctl_rereg_mr {

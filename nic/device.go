@@ -252,6 +252,8 @@ func (d *Device) Attr() ib.DeviceAttr {
 		LocalCAAckDelay: 15,
 		PhysPortCnt:     1,
 		NumCompVectors:  l.NumCompVectors,
+		MaxCQModCount:   maxModeration,
+		MaxCQModPeriod:  maxModeration,
 		MinAckTimeout:   uint32(l.AckFloor / time.Microsecond),
 		HCACoreClock:    1000000, // kHz: the timestamp counts nanoseconds
 		TimestampMask:   1<<64 - 1,

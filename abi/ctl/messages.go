@@ -220,13 +220,20 @@ type CreateCQReply struct {
 	Capacity uint32
 }
 
-// ResizeCQ moves a completion queue to a block of another capacity.
+// ResizeCQ moves a completion queue to another ring: that of a block of abi.CQBlockSize(abi.CQCapacity(Entries)) bytes,
+// which the reader knows already (see the table of a completion queue's block in abi). EINVAL if more entries wait.
 type ResizeCQ struct {
 	CQ       uint32
 	Entries  uint32
 	Arena    uint32
 	Reserved uint32
 	Offset   uint64
+}
+
+// ResizeCQReply has the real capacity.
+type ResizeCQReply struct {
+	Capacity uint32
+	Reserved uint32
 }
 
 // ModifyCQ sets the moderation.
