@@ -56,6 +56,7 @@ const (
 	Empty     Fetched = iota // nothing is posted
 	Ready                    // a copy was made and is sound
 	Malformed                // a copy was made and makes no sense: complete it with WCLocQPOpErr
+	Broken                   // the shared receive queue is in error: there is no receive, and never will be
 )
 
 // QueuePair is what an engine may ask of the queue pair it serves. The device implements it on rings shared with an
@@ -103,6 +104,8 @@ type Request struct {
 	SRQN uint32
 	// Bind is a request to bind a memory window.
 	Bind Bind
+	// Flush is what a FLUSH asks for; Remote, Length and RKey name the memory.
+	Flush Flush
 }
 
 // Datagram is where a UD request goes.
@@ -117,6 +120,12 @@ type Bind struct {
 	Window uint32 // handle
 	LKey   ib.LKey
 	Access ib.AccessFlags
+}
+
+// Flush is what a FLUSH asks for (IBA A19). Numbers that mean nothing are the peer's to refuse.
+type Flush struct {
+	Placement ib.FlushPlacement
+	Level     ib.FlushLevel
 }
 
 // Receive is a private copy of a posted receive request.
@@ -152,6 +161,7 @@ const (
 	VendorBadAccess     VendorErr = 0x12 // the right is missing
 	VendorBadRange      VendorErr = 0x13 // outside the region
 	VendorMemoryFault   VendorErr = 0x14 // the memory is gone
+	VendorBadState      VendorErr = 0x15 // a window that is bound and should not be, or the other way round
 	VendorTimeout       VendorErr = 0x20 // retries used up by timeouts
 	VendorSequence      VendorErr = 0x21 // retries used up by sequence NAKs
 	VendorRNR           VendorErr = 0x22 // RNR retries used up
@@ -159,5 +169,6 @@ const (
 	VendorBadResponse   VendorErr = 0x40 // the response does not fit the request
 	VendorTooLong       VendorErr = 0x50 // longer than the receive, the MTU or the largest message
 	VendorFlushed       VendorErr = 0x60
+	VendorQueueBroken   VendorErr = 0x61 // the shared receive queue is in error
 	VendorInternalPanic VendorErr = 0xff
 )

@@ -17,7 +17,10 @@ type Config struct {
 	QPN    ib.QPN
 	Cap    ib.QPCap // real capacities: the private copies of requests are sized by them
 	Domain *dma.Domain
-	Table  *dma.Table
+	// RecvDomain is whose keys receives name: the domain of the shared receive queue, which may be another (IBA 10.2.9).
+	// Nil means Domain.
+	RecvDomain *dma.Domain
+	Table      *dma.Table
 	// QP is the queue pair served.
 	QP       transport.QueuePair
 	Counters *transport.Counters
@@ -53,6 +56,9 @@ var _ transport.Engine = (*Engine)(nil)
 
 // New makes an engine in RESET.
 func New(cfg Config) *Engine {
+	if cfg.RecvDomain == nil {
+		cfg.RecvDomain = cfg.Domain
+	}
 	e := &Engine{cfg: cfg}
 	e.req.init(e)
 	e.resp.init(e)
