@@ -14,19 +14,21 @@ import (
 func (w *world) end() {
 	w.settle()
 	w.inspect()
+	w.checkClean()
 	if w.plan.Flush {
 		w.each((*endpoint).close)
-		for !w.finished() {
-			if len(w.events.heap) == 0 {
+		for deadline := w.now.Add(w.plan.bound()); !w.finished(); w.turn() {
+			if len(w.events.heap) == 0 || w.now.After(deadline) {
 				w.failf("not everything was flushed: %s", w.missing())
 			}
-			w.turn()
 		}
 		w.settle()
 	}
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
-			a.close()
+			if !a.dead {
+				a.close()
+			}
 		}
 	}
 	w.settle()
@@ -47,6 +49,9 @@ func (w *world) end() {
 // either way.
 func (w *world) inspect() {
 	w.each(func(e *endpoint) {
+		if e.app.dead {
+			return
+		}
 		if at := e.arena.broken(); at >= 0 {
 			w.failf("%s: byte %d of its memory, which is no region's, was changed", e.name, at)
 		}
@@ -69,7 +74,9 @@ func (w *world) inspect() {
 	})
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
-			a.shared.check(a)
+			if !a.dead {
+				a.shared.check(a)
+			}
 		}
 	}
 }
@@ -84,17 +91,18 @@ func (a *application) close() {
 	}
 	a.w.verdict()
 	// The memory is the application's alone now.
-	scribble := func(b []byte) {
-		for i := range b {
-			b[i] = canaryByte
-		}
-	}
 	scribble(a.page)
 	for _, q := range a.queues {
 		scribble(q.block)
 	}
 	for _, e := range a.endpoints {
 		scribble(e.rings)
+	}
+}
+
+func scribble(b []byte) {
+	for i := range b {
+		b[i] = canaryByte
 	}
 }
 
@@ -139,6 +147,9 @@ func (a *application) expectEmpty() {
 	}
 	for _, e := range a.endpoints {
 		check("queue pair", e.rings)
+		if a.dead {
+			check("region", e.arena.mem)
+		}
 	}
 }
 

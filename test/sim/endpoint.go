@@ -47,10 +47,12 @@ type endpoint struct {
 
 	incoming []*request // of the peer, those that consume receives, as they were posted
 	words    [ownWords]uint64
-	failed   bool // a request or receive ended with an error
-	flushes  bool // a request did: those behind it have to be flushed
-	closed   bool // the application took it to the error state
-	drained  bool // and has posted the last request, whose flush says that there is nothing before it any more
+	learns   clock.Time // when this end hears that its peer has died
+	rnrEnds  clock.Time // when the peer may be asked again that was not ready; 0 if it was
+	failed   bool       // a request or receive ended with an error
+	flushes  bool       // a request did: those behind it have to be flushed
+	closed   bool       // the application took it to the error state
+	drained  bool       // and has posted the last request, whose flush says that there is nothing before it any more
 }
 
 // receive is a receive work request.
@@ -62,7 +64,7 @@ type receive struct {
 
 func newEndpoint(conn *connection, side int, app *application) *endpoint {
 	e := &endpoint{
-		app: app, conn: conn, side: &conn.plan.Side[side], name: endpointName(conn.index, side),
+		app: app, conn: conn, side: &conn.plan.Side[side], name: endpointName(conn.index, side), learns: clock.Never,
 	}
 	e.script = make([]request, len(e.side.Script)+1) // the last is for drain
 	e.planned = copy(e.script, e.side.Script)
@@ -161,20 +163,16 @@ func (e *endpoint) modify(a *ib.QPAttr, mask ib.QPAttrMask) {
 // work posts what is due and reports whether the device has to be told.
 func (e *endpoint) work() (rang bool) {
 	e.postReceives()
-	if e.closed && !e.drained {
-		e.drain()
+	// The device looks at receives when a packet asks for one. Only in the error state nothing else makes it look.
+	if e.closed && !e.drained && e.drain() {
+		e.app.bell.Ring(e.qp.Slot())
+		rang = true
 	}
 	if e.mayPost() && !e.app.w.now.Before(e.nextSend) {
 		for n := e.app.dice.between(1, e.side.Eager); n > 0 && e.mayPost(); n-- {
 			e.postSend()
 		}
 		e.nextSend = e.app.w.now.Add(e.app.dice.upTo(e.side.Think))
-		e.app.bell.Ring(e.qp.Slot())
-		rang = true
-	}
-	// The device looks at receives when a packet asks for one. Only in the error state nothing else makes it look: to
-	// flush.
-	if e.drained && !e.finished() {
 		e.app.bell.Ring(e.qp.Slot())
 		rang = true
 	}
@@ -193,6 +191,9 @@ func (e *endpoint) mayReceive() bool {
 // wants returns when the application has something to do for this end of itself.
 func (e *endpoint) wants() clock.Time {
 	t := clock.Never
+	if !e.closed {
+		t = e.learns
+	}
 	if e.mayPost() {
 		t = min(t, e.nextSend)
 	}
@@ -210,6 +211,9 @@ func (e *endpoint) waits() bool { return !e.finished() && (e.posted > e.ended ||
 
 // finished reports whether everything that is to end has ended.
 func (e *endpoint) finished() bool {
+	if e.app.dead {
+		return true
+	}
 	if e.failed || e.closed {
 		return e.drained && e.ended == e.posted && e.taken == e.ready
 	}

@@ -72,6 +72,7 @@ func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
 			w.accuse("a good packet was dropped, %v: %s", drop, describe(d.Bytes))
 		}
 		if drop == wire.Accepted {
+			d.end.peer.notePatience(&packets[n])
 			n++
 		}
 	}
@@ -249,7 +250,10 @@ func describe(b []byte) string {
 // checkFrame asks of a frame what must be true of all: it goes to the peer, from us, and is no longer than agreed.
 func (e *endpoint) checkFrame(f *wire.Frame) {
 	w, h := e.app.w, f.BTH()
+	e.checkPatience(h.Opcode())
 	switch {
+	case e.app.dead:
+		w.accuse("%s sent a packet after its end", e.name)
 	case f.Path.Source != e.app.node.gid || f.Path.Dest != e.peer.app.node.gid:
 		w.accuse("%s sent from %v to %v, which is not its path", e.name, f.Path.Source.Addr(), f.Path.Dest.Addr())
 	case h.DestQP() != e.peer.qp.QPN():

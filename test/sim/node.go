@@ -126,6 +126,7 @@ type application struct {
 	shared    *sharedMemory
 	manner    manner
 	next      clock.Time // of its next turn
+	dead      bool
 }
 
 // manner is how an application learns of completions.
@@ -199,10 +200,15 @@ func (a *application) wake(t clock.Time) {
 // turn is the application's turn, if it still wants one at this time: it takes completions, posts, and decides when to
 // look again.
 func (a *application) turn(at clock.Time) {
-	if at != a.next {
+	if at != a.next || a.dead {
 		return
 	}
 	a.next = clock.Never
+	for _, e := range a.endpoints {
+		if !a.w.now.Before(e.learns) {
+			e.close()
+		}
+	}
 	for _, q := range a.queues {
 		q.drain()
 	}

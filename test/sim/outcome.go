@@ -164,6 +164,9 @@ func (e *endpoint) fail(what string, status ib.WCStatus) {
 	case !first || e.conn.broken:
 		// When the connection broke here, it is another queue of this end whose flushes are seen first, perhaps.
 		if status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) {
+			if !e.closed {
+				e.breaks()
+			}
 			return
 		}
 	case !w.plan.Fragile:
@@ -206,7 +209,7 @@ func (e *endpoint) breaks() {
 
 // close takes an end to the error state.
 func (e *endpoint) close() {
-	if e.closed {
+	if e.closed || e.app.dead {
 		return
 	}
 	e.closed = true

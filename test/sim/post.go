@@ -46,9 +46,9 @@ func (e *endpoint) postSend() {
 
 // drain posts a last request, signaled, and a last receive to a queue pair in the error state, when there is room. Requests
 // that were not signaled may have ended well before the error, and then nothing else would tell.
-func (e *endpoint) drain() {
+func (e *endpoint) drain() bool {
 	if e.posted-e.ended == int(e.side.Cap.MaxSendWR) || e.ready-e.taken == int(e.side.Cap.MaxRecvWR) {
-		return
+		return false
 	}
 	e.drained = true
 	r := &e.script[e.posted]
@@ -61,6 +61,7 @@ func (e *endpoint) drain() {
 	e.ready++
 	e.block.PublishRecv(uint32(e.ready))
 	e.app.w.logf(e.name, "posts the last request and receive")
+	return true
 }
 
 func (r *request) flags() (f ib.SendFlags) {

@@ -108,6 +108,11 @@ const maxEvents = 5_000_000
 func (w *world) converse() {
 	deadline := clock.Time(0).Add(10 * w.plan.bound())
 	for !w.finished() {
+		if w.plan.Death > 0 && !w.died && w.done*100 >= w.total*w.plan.Death {
+			w.died = true
+			n := oneOf(w.net.dice, w.nodes...)
+			oneOf(n.dice, n.apps...).die()
+		}
 		if w.faults && (w.done*100 >= w.total*w.plan.FaultsFor || w.now.After(deadline)) {
 			w.faults = false
 			deadline = w.now.Add(w.plan.bound())

@@ -18,6 +18,7 @@ type area struct {
 	slots      []slot
 	words      int
 	mr         *nic.MR
+	gone       bool // its application is dead: nobody writes it, and nothing is known of it
 }
 
 // slot is a part of an area.
@@ -120,6 +121,9 @@ func (s *slot) free(owner any) {
 	}
 	s.owner = nil
 	a := s.area
+	if a.gone {
+		return
+	}
 	for i := s.off; i < s.off+s.size; i += 5 {
 		a.mem[i] ^= 0x5a
 		a.model[i] = a.mem[i]
@@ -131,7 +135,9 @@ func (s *slot) address(at int) uint64 { return s.area.base + uint64(s.off+at) }
 
 // write changes memory and model, as the owner of the memory does.
 func (s *slot) write(at int, b []byte) {
-	copy(s.area.mem[s.off+at:], b)
+	if !s.area.gone {
+		copy(s.area.mem[s.off+at:], b)
+	}
 	s.expect(at, b)
 }
 
@@ -144,7 +150,7 @@ func (s *slot) wrong() int {
 }
 
 func (a *area) differs(from, to int) int {
-	if bytes.Equal(a.mem[from:to], a.model[from:to]) {
+	if a.gone || bytes.Equal(a.mem[from:to], a.model[from:to]) {
 		return -1
 	}
 	for i := from; i < to; i++ {

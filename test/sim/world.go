@@ -30,7 +30,8 @@ type world struct {
 	conns  []*connection
 	net    *network
 	faults bool
-	done   int // requests that have ended
+	died   bool // an application has
+	done   int  // requests that have ended
 	total  int
 
 	hash uint64

@@ -1,0 +1,31 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/softnic/softnicd/ib"
+)
+
+// die is the end of an application in the middle of its work. Its context is closed, and from then on its memory is
+// somebody else's: see expectEmpty. Its peers run out of retries, or hear of it and give up.
+func (a *application) die() {
+	w := a.w
+	w.logf(a.name, "dies")
+	a.close()
+	a.dead = true
+	scribble(a.shared.arena.mem)
+	for _, e := range a.endpoints {
+		scribble(e.arena.mem)
+		for _, x := range e.arena.areas {
+			x.gone = true
+		}
+		e.conn.broken = true
+		for i := e.ended; i < e.posted; i++ {
+			if r := &e.script[i]; r.op == ib.WRAtomicFetchAdd && r.word == sharedWord {
+				e.peer.app.shared.lost = true
+			}
+		}
+		e.peer.learns = w.now.Add(a.dice.upTo(5 * time.Millisecond))
+		e.peer.app.wake(w.now + 1)
+	}
+}
