@@ -65,6 +65,7 @@ func TestStrings(t *testing.T) {
 		{MTU1024, "1024"}, {MTU(0), "MTU(0)"}, {MTU(6), "MTU(6)"},
 		{PSN(0x123), "0x000123"}, {QPN(0x11), "0x000011"},
 		{GIDTypeRoCEv2, "RoCE v2"}, {GIDTypeRoCEv1, "IB/RoCE v1"},
+		{SRQAttrMaxWR | SRQAttrLimit, "MAX_WR|LIMIT"}, {SRQAttrMask(4), "0x4"},
 	} {
 		if got := fmt.Sprint(c.got); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

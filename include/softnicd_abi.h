@@ -276,6 +276,11 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 /* Messages of the control socket. */
 
 /*
+ * OpQueryQPCounters asks for the counters of one queue pair. QueryCountersReply answers it.
+ */
+#define SOFTNIC_CTL_OP_QUERY_QP_COUNTERS 32
+
+/*
  * OpListCQs lists the completion queues of all sessions.
  */
 #define SOFTNIC_CTL_OP_LIST_CQS 27
@@ -373,6 +378,15 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 #define SOFTNIC_CTL_OP_MODIFY_SRQ 29
 #define SOFTNIC_CTL_OP_QUERY_SRQ 30
 #define SOFTNIC_CTL_OP_DESTROY_SRQ 31
+
+/* QueryQPCounters asks for the counters of a queue pair from First on, by name. */
+struct softnic_ctl_query_qp_counters {
+	uint32_t qp; /* handle */
+	uint32_t first;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_query_qp_counters) == 8, "softnic_ctl_query_qp_counters");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_qp_counters, qp) == 0, "softnic_ctl_query_qp_counters.qp");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_qp_counters, first) == 4, "softnic_ctl_query_qp_counters.first");
 
 /* CQPlace is a place in the daemon's list of completion queues, which is in order of device, context and handle. */
 struct softnic_ctl_cq_place {
