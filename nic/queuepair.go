@@ -77,6 +77,13 @@ func (q *served) FetchSend(r *transport.Request) transport.Fetched {
 
 // FetchRecv implements transport.QueuePair.
 func (q *served) FetchRecv(r *transport.Receive) transport.Fetched {
+	if q.srq != nil {
+		// In the error state nothing is taken any more: what is posted is for the other queue pairs (IBA 10.2.9).
+		if q.state == ib.StateErr {
+			return transport.Empty
+		}
+		return q.srq.take(r)
+	}
 	if !q.posted(q.block.RecvPosted(), q.recvTaken, q.cap.MaxRecvWR) {
 		return transport.Empty
 	}
@@ -130,18 +137,25 @@ func (q *served) CompleteSend(r *transport.Request, c *transport.Completion) {
 
 // CompleteRecv implements transport.QueuePair.
 func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
-	q.complete(q.recvCQ, abi.QueueRecv, r.WRID, r.Index, c)
+	queue := uint8(abi.QueueRecv)
+	if q.srq != nil {
+		queue = abi.QueueSharedRecv
+	}
+	q.complete(q.recvCQ, queue, r.WRID, r.Index, c)
 }
 
 func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *transport.Completion) {
 	s := q.shard
 	e := &s.cqe
 	*e = abi.CQE{}
-	e.WRID, e.QPN, e.SrcQP = id, uint32(q.qpn), uint32(c.SrcQP)
-	e.Status, e.Opcode, e.Flags, e.VendorErr = uint8(c.Status), uint8(c.Opcode), uint16(c.Flags), uint32(c.VendorErr)
-	e.ByteLen, e.Imm, e.SL = c.ByteLen, c.Imm, c.SL
-	e.Timestamp = uint64(s.now)
+	e.WRID, e.QPN, e.Status, e.VendorErr = id, uint32(q.qpn), uint8(c.Status), uint32(c.VendorErr)
 	e.Queue, e.QPSlot, e.WQEIndex = queue, q.slot, index
+	// Of an error nothing else is valid (ibv_poll_cq); zeros keep anybody from relying on it.
+	if c.Status == ib.WCSuccess {
+		e.Opcode, e.Flags, e.ByteLen, e.Imm = uint8(c.Opcode), uint16(c.Flags), c.ByteLen, c.Imm
+		e.SrcQP, e.SL = uint32(c.SrcQP), c.SL
+		e.Timestamp = uint64(s.now)
+	}
 	to.queue.Post(s.now, e, c.Solicited)
 	if to.queue.Deadline() != never {
 		s.noteHeld(to)
