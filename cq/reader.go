@@ -122,6 +122,9 @@ func (r *Reader) Err() error {
 	return ErrOverrun
 }
 
+// Dead reports whether the queue is dead, though entries may be left.
+func (r *Reader) Dead() bool { return r.block.State() != abi.CQOK }
+
 // Peek counts the entries that wait, up to n, and takes none.
 func (r *Reader) Peek(n int) int {
 	if n <= 0 {
@@ -194,10 +197,25 @@ func WC(e *abi.CQE, wc *ib.WC) {
 		VendorErr: e.VendorErr, ByteLen: e.ByteLen, QPN: ib.QPN(e.QPN), SrcQP: ib.QPN(e.SrcQP),
 		PKeyIndex: e.PKeyIndex, SLID: e.SLID, SL: e.SL, DLIDPathBits: e.DLIDPathBits, Timestamp: int64(e.Timestamp),
 	}
+	setImm(wc, e.Imm)
+}
+
+// ViewWC turns an entry in the ring into a work completion.
+func ViewWC(v abi.CQEView, wc *ib.WC) {
+	*wc = ib.WC{
+		WRID: v.WRID(), Status: ib.WCStatus(v.Status()), Opcode: ib.WCOpcode(v.Opcode()), Flags: ib.WCFlags(v.Flags()),
+		VendorErr: v.VendorErr(), ByteLen: v.ByteLen(), QPN: ib.QPN(v.QPN()), SrcQP: ib.QPN(v.SrcQP()),
+		PKeyIndex: v.PKeyIndex(), SLID: v.SLID(), SL: v.SL(), DLIDPathBits: v.DLIDPathBits(), Timestamp: int64(v.Timestamp()),
+	}
+	setImm(wc, v.Imm())
+}
+
+// setImm sets what the immediate word of an entry means.
+func setImm(wc *ib.WC, imm uint32) {
 	switch {
 	case wc.Flags&ib.WCWithInv != 0:
-		wc.InvalidatedKey = ib.RKey(e.Imm)
+		wc.InvalidatedKey = ib.RKey(imm)
 	case wc.Flags&ib.WCWithImm != 0:
-		wc.ImmData = e.Imm
+		wc.ImmData = imm
 	}
 }

@@ -63,7 +63,7 @@ func (ch *CompChannel) FD() int { return ch.socket.fd }
 //
 // With a context that has ended GetEvent returns an event that is there already, and otherwise the context's error.
 func (ch *CompChannel) GetEvent(ctx context.Context) (*CQ, error) {
-	q, err := ch.get(ctx, nil)
+	q, err := ch.get(ctx, nil, true)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,9 @@ func (ch *CompChannel) shut() {
 	ch.socket.Close()
 }
 
-// get waits for an event: of want, or of any queue for which no goroutine waits by itself.
-func (ch *CompChannel) get(ctx context.Context, want *CQ) (*CQ, error) {
+// get waits for an event: of want, or of any queue for which no goroutine waits by itself. One that counts is to be
+// acknowledged.
+func (ch *CompChannel) get(ctx context.Context, want *CQ, counts bool) (*CQ, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if want != nil {
@@ -99,7 +100,7 @@ func (ch *CompChannel) get(ctx context.Context, want *CQ) (*CQ, error) {
 		defer func() { want.waiters-- }()
 	}
 	for {
-		if q := ch.take(want); q != nil {
+		if q := ch.take(want, counts); q != nil {
 			return q, nil
 		}
 		if ch.closed || want != nil && want.closed.Load() {
@@ -112,7 +113,7 @@ func (ch *CompChannel) get(ctx context.Context, want *CQ) (*CQ, error) {
 			err = ch.wait(ctx)
 		}
 		if err != nil {
-			if q := ch.take(want); q != nil {
+			if q := ch.take(want, counts); q != nil {
 				return q, nil
 			}
 			return nil, err
@@ -121,7 +122,7 @@ func (ch *CompChannel) get(ctx context.Context, want *CQ) (*CQ, error) {
 }
 
 // take removes the oldest event that the caller may have.
-func (ch *CompChannel) take(want *CQ) *CQ {
+func (ch *CompChannel) take(want *CQ, counts bool) *CQ {
 	for i, q := range ch.ready {
 		if q != want && (want != nil || q.waiters > 0) {
 			continue
@@ -129,7 +130,7 @@ func (ch *CompChannel) take(want *CQ) *CQ {
 		if q.events--; q.events == 0 {
 			ch.ready = append(ch.ready[:i], ch.ready[i+1:]...)
 		}
-		if want == nil {
+		if counts {
 			q.acks.got++
 		}
 		return q

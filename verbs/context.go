@@ -33,6 +33,7 @@ type Context struct {
 	bellFD  int
 	arenas  *arena.Set
 	async   *eventSocket
+	events  asyncQueue // what was read from async
 
 	gone   atomic.Bool // the daemon is
 	closed atomic.Bool

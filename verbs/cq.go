@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -25,14 +26,18 @@ type CQ struct {
 	channel *CompChannel // nil without
 	handle  uint32
 	cookie  uint64
-	block   arena.Block
+	header  arena.Block
 	closed  atomic.Bool
+	ended   chan struct{} // closed with the queue
 	empty   atomic.Uint32 // polls in a row that found nothing
+
+	capacity atomic.Uint32
+	resizing sync.Mutex // one Resize at a time
 
 	mu     sync.Mutex
 	reader *cq.Reader
-	taken  uint32  // entries taken, modulo 2^32
-	entry  abi.CQE // the one at hand
+	rings  []arena.Block // that the reader may still read from, oldest first
+	taken  uint32        // entries taken, modulo 2^32
 
 	// Guarded by channel.mu.
 	events  uint64 // read from the channel and not taken
@@ -59,8 +64,7 @@ func (c *Context) CreateCQ(entries int, opts ...CQOption) (*CQ, error) {
 	if err := c.fail(); err != nil {
 		return nil, err
 	}
-	// The device judges the number; only memory for it must not be asked for before.
-	if entries < 1 || entries > 1<<26 {
+	if entries < 1 || entries > maxEntries {
 		return nil, fmt.Errorf("create cq: %d entries: %w", entries, syscall.EINVAL)
 	}
 	capacity := abi.CQCapacity(uint32(entries))
@@ -68,7 +72,9 @@ func (c *Context) CreateCQ(entries int, opts ...CQOption) (*CQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create cq: %w", err)
 	}
-	v := &CQ{ctx: c, cookie: c.newCookie(), block: block}
+	v := &CQ{ctx: c, cookie: c.newCookie(), ended: make(chan struct{})}
+	header, ring := split(block)
+	v.header, v.rings = header, []arena.Block{ring}
 	q := &ctl.CreateCQ{Entries: uint32(entries), Arena: block.Arena, Offset: block.Offset, Cookie: v.cookie}
 	for _, f := range opts {
 		f(q, v)
@@ -84,6 +90,7 @@ func (c *Context) CreateCQ(entries int, opts ...CQOption) (*CQ, error) {
 	var r ctl.CreateCQReply
 	if err = c.call(ctl.OpCreateCQ, q, &r); err == nil {
 		v.handle = r.Handle
+		v.capacity.Store(r.Capacity)
 		if v.reader, err = cq.NewReader(block.Mem, r.Capacity); err != nil {
 			c.call(ctl.OpDestroyCQ, &ctl.Handle{Handle: r.Handle}, &ctl.Empty{})
 		}
@@ -99,7 +106,7 @@ func (c *Context) CreateCQ(entries int, opts ...CQOption) (*CQ, error) {
 }
 
 // Capacity returns how many entries the queue holds.
-func (q *CQ) Capacity() int { return int(q.reader.Capacity()) }
+func (q *CQ) Capacity() int { return int(q.capacity.Load()) }
 
 // Poll takes up to len(wc) completions, oldest first, and returns how many. It never waits and does not allocate; it makes
 // a system call only to yield the processor, when it has found nothing several times in a row.
@@ -112,13 +119,18 @@ func (q *CQ) Poll(wc []WC) (int, error) {
 	q.mu.Lock()
 	n, err := q.poll(wc)
 	q.mu.Unlock()
-	if n > 0 {
+	return q.polled(n, err)
+}
+
+// polled is what follows a poll, without the lock.
+func (q *CQ) polled(n int, err error) (int, error) {
+	switch {
+	case n > 0:
 		if q.empty.Load() != 0 {
 			q.empty.Store(0)
 		}
 		return n, nil
-	}
-	if err == nil {
+	case err == nil:
 		q.yield()
 	}
 	return 0, err
@@ -133,52 +145,79 @@ func (q *CQ) poll(wc []WC) (int, error) {
 	if n > 0 {
 		return n, nil
 	}
-	if err := q.reader.Err(); err != nil {
-		return 0, err
-	}
-	if q.ctx.lost() {
+	err := q.over()
+	if err != nil {
 		// What came before the end is not lost with it.
-		if n = q.take(wc); n == 0 {
-			return 0, ErrDeviceFatal
+		if n = q.take(wc); n > 0 {
+			return n, nil
 		}
 	}
-	return n, nil
+	return 0, err
+}
+
+// over returns why nothing will come any more, or nil.
+func (q *CQ) over() error {
+	if err := q.reader.Err(); err != nil {
+		return err
+	}
+	if q.ctx.lost() {
+		return ErrDeviceFatal
+	}
+	return nil
 }
 
 // take takes completions, and gives their slots back to the queue pairs they came from.
 func (q *CQ) take(wc []WC) (n int) {
-	for n < len(wc) && q.reader.Next(&q.entry) {
-		index := q.taken
-		q.taken++
-		if q.account(index) {
-			cq.WC(&q.entry, &wc[n])
+	for n < len(wc) {
+		v, ok := q.next()
+		if !ok {
+			break
+		}
+		if q.account(v) {
+			cq.ViewWC(v, &wc[n])
 			n++
 		}
 	}
-	q.reader.Release()
+	q.release()
 	return n
 }
 
-// account books the entry at hand with its queue pair, and reports whether it is for the application: completions of a
-// queue pair that was destroyed or reset since are not.
-func (q *CQ) account(index uint32) bool {
-	e := &q.entry
-	qp := q.ctx.slots.get(e.QPSlot)
-	if qp == nil || uint32(qp.qpn) != e.QPN {
+// next takes the next entry, which is the caller's until release.
+func (q *CQ) next() (v abi.CQEView, ok bool) {
+	if v, ok = q.reader.View(); ok {
+		q.reader.Take()
+		q.taken++
+	}
+	return v, ok
+}
+
+// release gives the places of the entries that were taken back to the device.
+func (q *CQ) release() {
+	q.reader.Release()
+	if len(q.rings) > 1 {
+		q.leave()
+	}
+}
+
+// account books an entry that was just taken with its queue pair, and reports whether it is for the application:
+// completions of a queue pair that was destroyed or reset since are not, nor is the marker of a Drain.
+func (q *CQ) account(v abi.CQEView) bool {
+	qp := q.ctx.slots.get(v.QPSlot())
+	if qp == nil || uint32(qp.qpn) != v.QPN() {
 		return false
 	}
 	w := &qp.send
-	if e.Queue != abi.QueueSend {
+	if v.Queue() != abi.QueueSend {
 		w = &qp.recv
 	}
 	if w.reset.Load() {
-		if int32(index-w.stale.Load()) < 0 {
+		if int32(q.taken-1-w.stale.Load()) < 0 {
 			return false
 		}
 		w.reset.Store(false)
 	}
-	w.done.Store(e.WQEIndex + 1)
-	return true
+	w.done.Store(v.WQEIndex() + 1)
+	return ib.WCStatus(v.Status()) == ib.WCSuccess || !w.isMarker(v.WQEIndex())
 }
 
 // Polls in a row that find nothing: the first few cost nothing but a look, in case the completion is about to come. Then
@@ -278,12 +317,22 @@ func (q *CQ) Close() error {
 			<-done
 		}
 	}
-	return q.ctx.arenas.Free(q.block)
+	// A resize that was under way has failed, since the device knows the queue no more, or is complete.
+	q.resizing.Lock()
+	defer q.resizing.Unlock()
+	err := q.ctx.arenas.Free(q.header)
+	for _, r := range q.rings {
+		err = errors.Join(err, q.ctx.arenas.Free(r))
+	}
+	q.rings = nil
+	return err
 }
 
 // shut keeps everybody from touching the block from now on.
 func (q *CQ) shut() {
 	q.mu.Lock()
-	q.closed.Store(true)
-	q.mu.Unlock()
+	defer q.mu.Unlock()
+	if !q.closed.Swap(true) {
+		close(q.ended)
+	}
 }

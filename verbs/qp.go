@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -54,6 +55,8 @@ type workQueue struct {
 	// before stale.
 	reset atomic.Bool
 	stale atomic.Uint32
+
+	marker atomic.Pointer[marker] // of a Drain
 }
 
 // CreateQP makes a queue pair in state RESET.
@@ -167,7 +170,7 @@ func (w *workQueue) forget(q *CQ) {
 	}
 	w.posted = 0
 	w.done.Store(0)
-	w.stale.Store(q.taken + uint32(q.reader.Peek(int(q.reader.Capacity()))))
+	w.stale.Store(q.taken + uint32(q.reader.Peek(math.MaxInt32)))
 	w.reset.Store(true)
 }
 

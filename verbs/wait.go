@@ -29,7 +29,7 @@ func (q *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 		if n == 0 && err == nil {
 			var missed bool
 			if missed, err = q.ReqNotify(false); err == nil && !missed {
-				if _, err = q.channel.get(ctx, q); err == nil {
+				if _, err = q.channel.get(ctx, q, false); err == nil {
 					continue
 				}
 			}
