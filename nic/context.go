@@ -44,6 +44,7 @@ type Context struct {
 	pds    members[*PD]
 	mrs    members[*MR]
 	cqs    members[*CQ]
+	srqs   members[*SRQ]
 	memory uint64 // charged by ChargeMemory
 
 	eventMu sync.Mutex
@@ -156,6 +157,9 @@ func (c *Context) Close() error {
 	c.dev.Grace()
 	for len(c.cqs.list) > 0 {
 		c.forgetCQ(c.cqs.list[0])
+	}
+	for len(c.srqs.list) > 0 {
+		c.forgetSRQ(c.srqs.list[0])
 	}
 	for len(c.pds.list) > 0 {
 		c.forgetPD(c.pds.list[0])

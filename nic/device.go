@@ -227,23 +227,27 @@ func (d *Device) Attr() ib.DeviceAttr {
 		id = nameGUID(d.name)
 	}
 	a := ib.DeviceAttr{
-		NodeGUID:        id,
-		SysImageGUID:    id,
-		MaxMRSize:       1<<64 - 1,
-		PageSizeCap:     0xfffff000,
-		VendorID:        d.profile.VendorID,
-		VendorPartID:    d.profile.VendorPartID,
-		HWVer:           d.profile.HWVer,
-		MaxQP:           l.MaxQP,
-		MaxQPWR:         l.MaxQPWR,
-		MaxSGE:          l.MaxSGE,
-		MaxSGERD:        l.MaxSGE,
-		MaxInlineData:   l.MaxInlineData,
-		DeviceCapFlags:  ib.CapBadPKeyCntr | ib.CapCurrQPStateMod | ib.CapPortActiveEvent | ib.CapSysImageGUID | ib.CapRCRNRNakGen,
+		NodeGUID:      id,
+		SysImageGUID:  id,
+		MaxMRSize:     1<<64 - 1,
+		PageSizeCap:   0xfffff000,
+		VendorID:      d.profile.VendorID,
+		VendorPartID:  d.profile.VendorPartID,
+		HWVer:         d.profile.HWVer,
+		MaxQP:         l.MaxQP,
+		MaxQPWR:       l.MaxQPWR,
+		MaxSGE:        l.MaxSGE,
+		MaxSGERD:      l.MaxSGE,
+		MaxInlineData: l.MaxInlineData,
+		DeviceCapFlags: ib.CapBadPKeyCntr | ib.CapCurrQPStateMod | ib.CapPortActiveEvent | ib.CapSysImageGUID | ib.CapRCRNRNakGen |
+			ib.CapSRQResize,
 		MaxCQ:           l.MaxCQ,
 		MaxCQE:          l.MaxCQE,
 		MaxMR:           l.MaxMR,
 		MaxPD:           l.MaxPD,
+		MaxSRQ:          l.MaxSRQ,
+		MaxSRQWR:        l.MaxSRQWR,
+		MaxSRQSGE:       l.MaxSGE,
 		MaxQPRDAtom:     l.MaxRDAtomic,
 		MaxResRDAtom:    uint32(min(uint64(l.MaxQP)*uint64(l.MaxRDAtomic), 1<<32-1)),
 		MaxQPInitRDAtom: l.MaxRDAtomic,
@@ -274,14 +278,19 @@ func nameGUID(name string) uint64 {
 
 func (d *Device) newRC(q *QP) transport.Engine {
 	l := &d.limits
+	capacity, recvDomain := q.cap, &q.pd.domain
+	if q.srq != nil {
+		capacity.MaxRecvSGE, recvDomain = q.srq.maxSGE, &q.srq.pd.domain
+	}
 	return rc.New(rc.Config{
-		QPN:      q.qpn,
-		Cap:      q.cap,
-		Domain:   &q.pd.domain,
-		Table:    d.keys,
-		QP:       (*served)(q),
-		Counters: &q.shard.counters,
-		Trace:    d.cfg.Trace,
+		QPN:        q.qpn,
+		Cap:        capacity,
+		Domain:     &q.pd.domain,
+		RecvDomain: recvDomain,
+		Table:      d.keys,
+		QP:         (*served)(q),
+		Counters:   &q.shard.counters,
+		Trace:      d.cfg.Trace,
 		Limits: rc.Limits{
 			MaxMessage: l.MaxMessage,
 			AckFloor:   l.AckFloor,

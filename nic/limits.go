@@ -16,6 +16,8 @@ type Limits struct {
 	MaxCQ          uint32
 	MaxCQE         uint32
 	MaxMR          uint32
+	MaxSRQ         uint32
+	MaxSRQWR       uint32
 	MaxPD          uint32
 	MaxRDAtomic    uint32 // READs and atomics outstanding on one queue pair, either way
 	MaxContexts    uint32
@@ -44,6 +46,8 @@ func DefaultLimits() Limits {
 		MaxCQ:          65536,
 		MaxCQE:         4194303,
 		MaxMR:          65536,
+		MaxSRQ:         16384,
+		MaxSRQWR:       16384,
 		MaxPD:          65536,
 		MaxRDAtomic:    128,
 		MaxContexts:    256,
@@ -66,6 +70,8 @@ func (l Limits) fill(d Limits) Limits {
 	fill(&l.MaxCQ, d.MaxCQ)
 	fill(&l.MaxCQE, d.MaxCQE)
 	fill(&l.MaxMR, d.MaxMR)
+	fill(&l.MaxSRQ, d.MaxSRQ)
+	fill(&l.MaxSRQWR, d.MaxSRQWR)
 	fill(&l.MaxPD, d.MaxPD)
 	fill(&l.MaxRDAtomic, d.MaxRDAtomic)
 	fill(&l.MaxContexts, d.MaxContexts)

@@ -13,7 +13,7 @@ type PD struct {
 	ctx    *Context
 	domain dma.Domain
 	at     int
-	refs   int // regions and queue pairs
+	refs   int // regions, queue pairs, shared receive queues
 }
 
 func (p *PD) place() *int { return &p.at }
@@ -33,7 +33,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	return p, nil
 }
 
-// DeallocPD destroys a protection domain. The error wraps EBUSY while regions or queue pairs use it.
+// DeallocPD destroys a protection domain. The error wraps EBUSY while regions or queues use it.
 func (c *Context) DeallocPD(p *PD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *Context) DeallocPD(p *PD) error {
 		return fmt.Errorf("dealloc pd: %w", err)
 	}
 	if p.refs > 0 {
-		return fmt.Errorf("dealloc pd: %d regions and queue pairs use it: %w", p.refs, syscall.EBUSY)
+		return fmt.Errorf("dealloc pd: %d regions and queues use it: %w", p.refs, syscall.EBUSY)
 	}
 	c.forgetPD(p)
 	return nil

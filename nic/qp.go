@@ -16,6 +16,7 @@ type QPConfig struct {
 	PD             *PD
 	Type           ib.QPType
 	SendCQ, RecvCQ *CQ
+	SRQ            *SRQ     // where receives come from; nil for a receive queue of its own
 	SigAll         bool     // every send request is signaled
 	Cap            ib.QPCap // what is wanted at least
 	// Block returns the memory for the rings: at least layout.Size() bytes, shared with the application.
@@ -31,6 +32,7 @@ type QP struct {
 	pd             *PD
 	typ            ib.QPType
 	sendCQ, recvCQ *CQ
+	srq            *SRQ // nil for none
 	sigAll         bool
 	cap            ib.QPCap
 	cookie         uint64
@@ -50,6 +52,7 @@ type QP struct {
 	dead    bool // its context is: the engine is not called again
 
 	sendTaken, recvTaken uint32
+	lastWQE              bool // QP_LAST_WQE_REACHED was raised
 	lied                 bool // a posted index made no sense: nothing more is fetched
 	doomed               bool // and the queue pair has to fail as soon as its engine returns
 
@@ -82,6 +85,9 @@ func (c *Context) CreateQP(cfg QPConfig) (*QP, error) {
 func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	if err := c.usable(); err != nil {
 		return nil, err
+	}
+	if cfg.SRQ != nil {
+		cfg.Cap.MaxRecvWR, cfg.Cap.MaxRecvSGE = 0, 0 // there is no receive queue of its own
 	}
 	if err := c.checkQP(cfg); err != nil {
 		return nil, err
@@ -116,7 +122,7 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	}
 	q = &QP{
 		ctx: c, shard: c.shard, pd: cfg.PD, typ: cfg.Type,
-		sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, sigAll: cfg.SigAll,
+		sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, sigAll: cfg.SigAll,
 		cap: capacity, cookie: cfg.Cookie, handle: cfg.Handle,
 		qpn: number, alive: true, block: block, timerAt: -1,
 	}
@@ -126,6 +132,9 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	q.pd.refs++
 	q.sendCQ.attach(q.cap.MaxSendWR)
 	q.recvCQ.attach(q.cap.MaxRecvWR)
+	if q.srq != nil {
+		q.srq.refs++
+	}
 	// Built; now everybody may find it.
 	c.shard.do(c.shard.publish(q))
 	return q, nil
@@ -140,6 +149,11 @@ func (c *Context) checkQP(cfg *QPConfig) error {
 	}
 	if err := c.ownsCQ(cfg.RecvCQ); err != nil {
 		return fmt.Errorf("receive queue: %w", err)
+	}
+	if cfg.SRQ != nil {
+		if err := c.ownsSRQ(cfg.SRQ); err != nil {
+			return err
+		}
 	}
 	switch cfg.Type {
 	case ib.QPTypeRC:
@@ -198,6 +212,9 @@ func (q *QP) release() {
 	q.pd.refs--
 	q.sendCQ.detach(q.cap.MaxSendWR)
 	q.recvCQ.detach(q.cap.MaxRecvWR)
+	if q.srq != nil {
+		q.srq.refs--
+	}
 	q.ctx.purse.uncharge(resQPs, 1)
 }
 

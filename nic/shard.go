@@ -228,6 +228,9 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 		}
 		s.sched.charge(f, bytes, more)
 		budget -= bytes
+		if q.srq != nil && !more {
+			s.lastWQE(q)
+		}
 		s.after(q, false)
 	}
 	return s.send(now) || busy
