@@ -23,7 +23,7 @@ type answerKind uint8
 
 const (
 	acknowledging answerKind = iota // ACKNOWLEDGE
-	returning                       // READ responses
+	returning                       // READ responses; of a FLUSH one without data
 	replying                        // ATOMIC ACKNOWLEDGE
 )
 
@@ -145,7 +145,9 @@ func (r *responder) acknowledge(p *wire.Packet) {
 		})
 	case op.IsAtomic():
 		r.answers.insert(answer{kind: replying, slot: r.resources.slot(1), psn: newest, msn: r.msn})
-	case p.BTH().AckReq():
+	case op == wire.RCFlush:
+		r.answers.insert(answer{kind: returning, slot: r.resources.slot(1), psn: newest, msn: r.msn})
+	case p.BTH().AckReq(), op == wire.RCAtomicWrite:
 		r.answers.acknowledge(newest, r.msn)
 	default:
 		// Nobody asked, but an ACK that leaves anyhow may say it.

@@ -62,6 +62,10 @@ func (r *requester) acknowledge(now clock.Time, p ib.PSN) {
 	before := r.una
 	for r.una != p && !r.q.empty() && r.e.state != ib.StateErr {
 		w := r.q.at(r.q.head)
+		if w.done {
+			r.complete(now, ib.WCSuccess, transport.VendorNone)
+			continue
+		}
 		if !w.started || w.answered() || w.status != ib.WCSuccess {
 			break
 		}
@@ -182,10 +186,10 @@ func (r *requester) badResponse(now clock.Time) {
 	r.fail(now, ib.WCBadRespErr, transport.VendorBadResponse)
 }
 
-// readResponse is a part of what a READ asked for. Where it belongs follows from its number alone; what it may hold, from
+// readResponse is a part of what a READ asked for, or the end of a FLUSH, which has no data. Where it belongs follows from its number alone; what it may hold, from
 // what is left there. A response can therefore never write past the request (CVE-2026-64268).
 func (r *requester) readResponse(now clock.Time, psn ib.PSN, p *wire.Packet) {
-	w := r.answeredBy(now, psn, p, isRead)
+	w := r.answeredBy(now, psn, p, returns)
 	if w == nil {
 		return
 	}
@@ -201,8 +205,6 @@ func (r *requester) readResponse(now clock.Time, psn ib.PSN, p *wire.Packet) {
 	}
 	r.advance(now, psn, left == want)
 }
-
-func isRead(o ib.WROpcode) bool { return o == ib.WRRDMARead }
 
 // expects reports whether a READ response with opcode o fits its place. A READ that was resumed is a new request, whose
 // responses begin with FIRST; Linux rxe replays with MIDDLE and LAST instead. There only the end is distinguished.

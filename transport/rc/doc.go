@@ -17,6 +17,8 @@
 //	work.go       private copies of posted sends, in a ring
 //	requester.go  which packet goes next
 //	segment.go    how a request packet is made
+//	local.go      LOCAL_INV and BIND_MW, which make none
+//	placement.go  ATOMIC WRITE and FLUSH, both sides
 //	window.go     how many packets may be on their way
 //	retry.go      timers, and going back after a loss
 //	completer.go  what a response says about requests
@@ -24,11 +26,9 @@
 //	responder.go  the peer's requests, from arrival to answer; errors and flush
 //	judge.go      the specification's questions about a request, in its order
 //	execute.go    what a request does, and what completes
+//	invalidate.go what SEND WITH INVALIDATE does besides
 //	replay.go     READs and atomics that may be asked for again
 //	ack.go        the answers that wait, in the order of their PSNs
 //	trace.go      what the requester tells the flight recorder
 //	witness.go    what the responder tells it
-//
-// Built are SEND and WRITE with and without immediate, READ, COMPARE SWAP and FETCH ADD. Requests for anything else
-// complete with WCLocQPOpErr.
 package rc

@@ -13,20 +13,32 @@ import (
 func (r *responder) execute(p *wire.Packet) verdict {
 	switch op := p.Opcode; {
 	case op.IsSend():
-		if p.Len == 0 {
-			return proceed
+		if v := r.scatter(p); v != proceed {
+			return v
 		}
-		v, err := r.e.cfg.Table.Scatter(r.e.cfg.Domain, r.recv.SGE, r.cur.done, p.Payload)
-		if v != dma.OK {
-			return verdict{refuse, wire.NakRemoteOperation, ib.WCLocProtErr, vendorOf(v)}
-		}
-		return r.faultVerdict(p, err)
+		return r.invalidate(p)
 	case op.IsWrite():
 		return r.faultVerdict(p, dma.CopyPayload(r.mem, 0, p.Payload))
 	case op.IsRead():
 		return r.executeRead(p)
+	case op == wire.RCFlush:
+		return r.executeFlush()
+	case op == wire.RCAtomicWrite:
+		return r.executeValue(p)
 	}
 	return r.executeAtomic(p)
+}
+
+// scatter places the payload of a SEND in the receive.
+func (r *responder) scatter(p *wire.Packet) verdict {
+	if p.Len == 0 {
+		return proceed
+	}
+	v, err := r.e.cfg.Table.Scatter(r.e.cfg.RecvDomain, r.recv.SGE, r.cur.done, p.Payload)
+	if v != dma.OK {
+		return verdict{refuse, wire.NakRemoteOperation, ib.WCLocProtErr, vendorOf(v)}
+	}
+	return r.faultVerdict(p, err)
 }
 
 // executeRead only remembers: the memory is read as the responses are sent.
@@ -156,6 +168,9 @@ func (r *responder) deliver(now clock.Time, p *wire.Packet) {
 	}
 	if h := wire.FindImmDt(p.Header); h != nil {
 		r.wc.Flags, r.wc.Imm = ib.WCWithImm, h.Data()
+	}
+	if h := wire.FindIETH(p.Header); h != nil {
+		r.wc.Flags, r.wc.Imm = ib.WCWithInv, uint32(h.RKey())
 	}
 	r.end(now)
 }

@@ -94,13 +94,20 @@ func (r *responder) checkSequence(p *wire.Packet) verdict {
 func (r *responder) checkOperation(p *wire.Packet) verdict {
 	need := ib.AccessFlags(0)
 	switch op := p.Opcode; op {
-	case wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCSendLastImm, wire.RCSendOnly, wire.RCSendOnlyImm:
-	case wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteLastImm, wire.RCWriteOnly, wire.RCWriteOnlyImm:
+	case wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCSendLastImm, wire.RCSendOnly, wire.RCSendOnlyImm,
+		wire.RCSendLastInv, wire.RCSendOnlyInv:
+	case wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteLastImm, wire.RCWriteOnly, wire.RCWriteOnlyImm,
+		wire.RCAtomicWrite:
 		need = ib.AccessRemoteWrite
 	case wire.RCReadRequest:
 		need = ib.AccessRemoteRead
 	case wire.RCCompareSwap, wire.RCFetchAdd:
 		need = ib.AccessRemoteAtomic
+	case wire.RCFlush:
+		var ok bool
+		if need, ok = flushRights(wire.FindFETH(p.Header)); !ok {
+			return invalidRequest
+		}
 	default:
 		return invalidRequest
 	}
@@ -114,11 +121,14 @@ func (r *responder) checkOperation(p *wire.Packet) verdict {
 // (IBA 9.7.4.1.4, 9.7.5.2.8).
 func (r *responder) checkResources(p *wire.Packet) verdict {
 	op := p.Opcode
-	if op.IsRead() || op.IsAtomic() {
+	switch {
+	case op.IsRead(), op.IsAtomic():
 		if !r.resources.room() {
 			return invalidRequest
 		}
 		return proceed
+	case op == wire.RCFlush, op == wire.RCAtomicWrite:
+		return r.checkPlacement(op)
 	}
 	// The receive in hand may be left from a packet that had to be sent once more.
 	if !takesReceive(op) || r.held {
@@ -127,6 +137,8 @@ func (r *responder) checkResources(p *wire.Packet) verdict {
 	switch r.e.cfg.QP.FetchRecv(&r.recv) {
 	case transport.Empty:
 		return verdict{action: notReady}
+	case transport.Broken:
+		return verdict{refuse, wire.NakRemoteOperation, ib.WCSuccess, transport.VendorQueueBroken}
 	case transport.Malformed:
 		r.held = true
 		return verdict{refuse, wire.NakRemoteOperation, ib.WCLocQPOpErr, transport.VendorMalformedWQE}
@@ -155,6 +167,14 @@ func (r *responder) checkLength(p *wire.Packet) verdict {
 		return r.checkReceiveLength(n)
 	case op.IsRead():
 		if uint64(wire.FindRETH(p.Header).Length()) > r.maxMessage() {
+			return invalidRequest
+		}
+	case op == wire.RCFlush:
+		if wire.FindRETH(p.Header).Length() > maxMessageSize {
+			return invalidRequest
+		}
+	case op == wire.RCAtomicWrite:
+		if wire.FindRETH(p.Header).Length() != 8 { // oA19-28
 			return invalidRequest
 		}
 	case op.IsWrite():
@@ -212,6 +232,10 @@ func (r *responder) checkKey(p *wire.Packet) verdict {
 		if h.VA()&7 != 0 {
 			return invalidRequest
 		}
+	case op == wire.RCAtomicWrite:
+		return r.checkValueKey(p)
+	case op == wire.RCFlush:
+		return r.checkFlushKey(p)
 	}
 	return proceed
 }

@@ -36,7 +36,8 @@ const (
 	canary  = 4096 // bytes on both sides of the region
 )
 
-const allRights = ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic
+const allRights = ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessMWBind |
+	ib.AccessFlushGlobal
 
 // peerScript is an engine with memory, and what came out of it.
 type peerScript struct {
@@ -52,8 +53,9 @@ type peerScript struct {
 	mem      []byte
 	buf      []byte
 	mr, bufs *dma.MR
-	data     []byte // payload of the READ responses that were expected
-	slot     uint64 // receive buffers given out
+	mw       *dma.Window // of scripts that keep one
+	data     []byte      // payload of the READ responses that were expected
+	slot     uint64      // receive buffers given out
 	trace    *trace.Ring
 }
 
@@ -189,6 +191,9 @@ type request struct {
 	swap    uint64
 	compare uint64
 	imm     uint32
+	inv     ib.RKey
+	places  ib.FlushPlacement
+	level   ib.FlushLevel
 	fill    byte // first byte of the payload; those behind count up
 	quiet   bool // A clear
 	se      bool
@@ -196,14 +201,16 @@ type request struct {
 	from    *wire.Piece // payload of a local peer
 }
 
-func (r request) silent() request         { r.quiet = true; return r }
-func (r request) solicited() request      { r.se = true; return r }
-func (r request) badPad() request         { r.pad = 1; return r }
-func (r request) with(fill byte) request  { r.fill = fill; return r }
-func (r request) keyed(k ib.RKey) request { r.key = k; return r }
-func (r request) at(va uint64) request    { r.va = va; return r }
-func (r request) sized(n uint32) request  { r.size = n; return r }
-func (r request) payload(n int) request   { r.n = n; return r }
+func (r request) silent() request                     { r.quiet = true; return r }
+func (r request) solicited() request                  { r.se = true; return r }
+func (r request) badPad() request                     { r.pad = 1; return r }
+func (r request) with(fill byte) request              { r.fill = fill; return r }
+func (r request) keyed(k ib.RKey) request             { r.key = k; return r }
+func (r request) at(va uint64) request                { r.va = va; return r }
+func (r request) sized(n uint32) request              { r.size = n; return r }
+func (r request) payload(n int) request               { r.n = n; return r }
+func (r request) placing(p ib.FlushPlacement) request { r.places = p; return r }
+func (r request) of(l ib.FlushLevel) request          { r.level = l; return r }
 func (r request) local(m wire.Memory) request {
 	r.from = &wire.Piece{Mem: m, Len: r.n}
 	return r
@@ -250,6 +257,19 @@ func (s *peerScript) compareSwap(psn ib.PSN, off, compare, swap uint64) request 
 	return request{op: wire.RCCompareSwap, psn: psn, va: memBase + off, compare: compare, swap: swap, key: s.mr.RKey}
 }
 
+func (s *peerScript) flush(psn ib.PSN, off uint64, n uint32) request {
+	return request{op: wire.RCFlush, psn: psn, va: memBase + off, size: n, key: s.mr.RKey, places: ib.FlushGlobal}
+}
+func (s *peerScript) atomicWrite(psn ib.PSN, off uint64) request {
+	return request{op: wire.RCAtomicWrite, psn: psn, n: 8, va: memBase + off, size: 8, key: s.mr.RKey}
+}
+func sendOnlyInv(psn ib.PSN, n int, key ib.RKey) request {
+	return request{op: wire.RCSendOnlyInv, psn: psn, n: n, inv: key}
+}
+func sendLastInv(psn ib.PSN, n int, key ib.RKey) request {
+	return request{op: wire.RCSendLastInv, psn: psn, n: n, inv: key}
+}
+
 // build makes the packet.
 func (r request) build() *wire.Packet {
 	n := max(r.op.HeaderLen(), wire.BTHSize)
@@ -275,6 +295,13 @@ func (r request) build() *wire.Packet {
 	}
 	if h := wire.FindImmDt(p.Header); h != nil {
 		h.SetData(r.imm)
+	}
+	if h := wire.FindIETH(p.Header); h != nil {
+		h.SetRKey(r.inv)
+	}
+	if h := wire.FindFETH(p.Header); h != nil {
+		h.SetPlacement(uint8(r.places))
+		h.SetSelectivity(uint8(r.level))
 	}
 	if r.from != nil {
 		p.Local, p.Payload, p.Len = true, []wire.Piece{*r.from}, r.n
@@ -395,6 +422,12 @@ func receivedImm(wrid uint64, n, imm uint32) completion {
 func writtenImm(wrid uint64, n, imm uint32) completion {
 	c := receivedImm(wrid, n, imm)
 	c.Opcode = ib.WCRecvRDMAWithImm
+	return c
+}
+
+func receivedInv(wrid uint64, n uint32, key ib.RKey) completion {
+	c := received(wrid, n)
+	c.Flags, c.Imm = ib.WCWithInv, uint32(key)
 	return c
 }
 

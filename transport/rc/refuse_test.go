@@ -27,18 +27,23 @@ func TestResponderOperation(t *testing.T) {
 		{"fetch add without REMOTE_ATOMIC", ib.AccessRemoteAtomic, func(s *peerScript) request { return s.fetchAdd(100, 0, 1) }},
 		{"reserved opcode 0x15", 0, func(*peerScript) request { return request{op: 0x15, psn: 100} }},
 		{"reserved opcode 0x18", 0, func(*peerScript) request { return request{op: 0x18, psn: 100} }},
-		{"send with invalidate", 0, func(*peerScript) request { return request{op: wire.RCSendOnlyInv, psn: 100} }},
-		{"flush", 0, func(s *peerScript) request {
-			return request{op: wire.RCFlush, psn: 100, va: memBase, key: s.mr.RKey}
+		{"flush without FLUSH_GLOBAL", ib.AccessFlushGlobal, func(s *peerScript) request { return s.flush(100, 0, 8) }},
+		{"flush without FLUSH_PERSISTENT", 0, func(s *peerScript) request { return s.flush(100, 0, 8).placing(ib.FlushPersistent) }},
+		{"flush without one of both", 0, func(s *peerScript) request {
+			return s.flush(100, 0, 8).placing(ib.FlushGlobal | ib.FlushPersistent)
 		}},
-		// Field B5: an ATOMIC WRITE without its eight bytes must not be executed either; here none is, as long as the
-		// operation is not offered.
-		{"atomic write", 0, func(s *peerScript) request {
-			return request{op: wire.RCAtomicWrite, psn: 100, n: 8, size: 8, va: memBase, key: s.mr.RKey}
-		}},
-		{"atomic write of length 0", 0, func(s *peerScript) request {
-			return request{op: wire.RCAtomicWrite, psn: 100, va: memBase, key: s.mr.RKey}
-		}},
+		{"flush that asks for nothing", 0, func(s *peerScript) request { return s.flush(100, 0, 8).placing(0) }},
+		{"flush that asks for what is not", 0, func(s *peerScript) request { return s.flush(100, 0, 8).placing(ib.FlushGlobal | 4) }},
+		{"flush of a level that is none", 0, func(s *peerScript) request { return s.flush(100, 0, 8).of(2) }},
+		{"flush of 2^31+1 bytes", 0, func(s *peerScript) request { return s.flush(100, 0, 1<<31+1) }},
+		{"flush with a payload", 0, func(s *peerScript) request { return s.flush(100, 0, 8).payload(8) }},
+		{"atomic write without REMOTE_WRITE", ib.AccessRemoteWrite, func(s *peerScript) request { return s.atomicWrite(100, 0) }},
+		{"atomic write without payload (B5)", 0, func(s *peerScript) request { return s.atomicWrite(100, 0).payload(0) }},
+		{"atomic write of length 0 (B5)", 0, func(s *peerScript) request { return s.atomicWrite(100, 0).payload(0).sized(0) }},
+		{"atomic write of 4 bytes", 0, func(s *peerScript) request { return s.atomicWrite(100, 0).payload(4).sized(4) }},
+		{"atomic write of 9 bytes", 0, func(s *peerScript) request { return s.atomicWrite(100, 0).payload(9).sized(9) }},
+		{"atomic write with another RETH length", 0, func(s *peerScript) request { return s.atomicWrite(100, 0).sized(16) }},
+		{"atomic write, unaligned", 0, func(s *peerScript) request { return s.atomicWrite(100, 4) }},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -74,6 +79,8 @@ func TestResponderAccess(t *testing.T) {
 		"read":         func(s *peerScript, k ib.RKey, va uint64) request { return s.read(100, 0, 8).keyed(k).at(va) },
 		"compare swap": func(s *peerScript, k ib.RKey, va uint64) request { return s.compareSwap(100, 0, 0, 1).keyed(k).at(va) },
 		"fetch add":    func(s *peerScript, k ib.RKey, va uint64) request { return s.fetchAdd(100, 0, 1).keyed(k).at(va) },
+		"atomic write": func(s *peerScript, k ib.RKey, va uint64) request { return s.atomicWrite(100, 0).keyed(k).at(va) },
+		"flush":        func(s *peerScript, k ib.RKey, va uint64) request { return s.flush(100, 0, 8).keyed(k).at(va) },
 	}
 	rows := []struct {
 		name string
@@ -123,6 +130,12 @@ func TestResponderAccess(t *testing.T) {
 			func(s *peerScript, k ib.RKey) request { return s.read(100, 0, 8).keyed(k) }},
 		{"atomic with all rights but its own", ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead,
 			func(s *peerScript, k ib.RKey) request { return s.fetchAdd(100, 0, 8).keyed(k) }},
+		{"atomic write with all rights but REMOTE_WRITE", allRights &^ ib.AccessRemoteWrite,
+			func(s *peerScript, k ib.RKey) request { return s.atomicWrite(100, 0).keyed(k) }},
+		{"flush with all rights but its own", allRights &^ ib.AccessFlushGlobal,
+			func(s *peerScript, k ib.RKey) request { return s.flush(100, 0, 8).keyed(k) }},
+		{"flush of a region without the right", allRights &^ ib.AccessFlushGlobal,
+			func(s *peerScript, k ib.RKey) request { return s.flush(100, 0, 8).keyed(k).of(ib.FlushRegion) }},
 	}
 	for _, row := range rights {
 		t.Run(row.name, func(t *testing.T) {

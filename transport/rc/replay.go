@@ -5,7 +5,7 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
-// resource is what the responder remembers of a READ or atomic, so that it can answer it again (IBA 9.7.5.1.5): of a
+// resource is what the responder remembers of a READ, FLUSH or atomic, so that it can answer it again (IBA 9.7.5.1.5): of a
 // READ the memory, of an atomic the value that was there before.
 type resource struct {
 	kind        resourceKind
@@ -22,6 +22,7 @@ const (
 	unused resourceKind = iota
 	reading
 	atomic
+	flushing
 )
 
 // outstanding reports whether the request counts against max_dest_rd_atomic. Once it was answered, a further answer is a
@@ -105,15 +106,17 @@ func (r *responder) resize(limit int) {
 func (r *responder) repeat(p *wire.Packet) {
 	r.e.cfg.Counters.DuplicateRequest++
 	switch op := p.Opcode; {
-	case op.IsSend(), op.IsWrite():
+	case op.IsSend(), op.IsWrite(), op == wire.RCAtomicWrite:
 		// The ACK may cover more than the peer asks about: all that was executed.
-		if p.BTH().AckReq() {
+		if p.BTH().AckReq() || op == wire.RCAtomicWrite {
 			r.answers.acknowledge(r.epsn.Sub(1), r.msn)
 		}
 	case op.IsRead():
 		r.repeatRead(p)
 	case op.IsAtomic():
 		r.repeatAtomic(p)
+	case op == wire.RCFlush:
+		r.repeatFlush(p)
 	}
 }
 

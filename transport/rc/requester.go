@@ -22,7 +22,7 @@ type requester struct {
 
 	una, nxt ib.PSN
 	cursor   cursor
-	reads    int // READs and atomics that were started and have not completed
+	reads    int // READs, atomics and what else counts as such, that were started and have not completed
 	unasked  int // packets sent since one asked for an acknowledgement
 	window   window
 	retry    retryState
@@ -36,6 +36,7 @@ type requester struct {
 	sges       []ib.SGE
 	data       []byte
 	original   wire.Buffer // result of an atomic, in host order
+	bind       dma.Bind
 	piece      [1]wire.Piece
 }
 
@@ -120,6 +121,14 @@ func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 			more = true
 			break
 		}
+		if w.local() {
+			bytes += flushBytes
+			r.perform(w)
+			if r.settle(now) {
+				break
+			}
+			continue
+		}
 		f := out.Next()
 		if v := r.build(f, w); v != dma.OK {
 			out.Undo()
@@ -154,6 +163,12 @@ func (r *requester) next() *work {
 	if w.status != ib.WCSuccess {
 		return nil
 	}
+	if w.local() {
+		if !r.mayPerform(w) {
+			return nil
+		}
+		return w
+	}
 	if !r.window.open(r.inFlight(w)) {
 		return nil
 	}
@@ -169,7 +184,7 @@ func (r *requester) next() *work {
 		return nil
 	}
 	w.packets = r.packetsOf(w)
-	if w.answered() && !r.mayAsk(w) {
+	if w.agreed() && !r.mayAsk(w) {
 		return nil
 	}
 	return w
@@ -222,6 +237,9 @@ func (r *requester) fetch() bool {
 		w.spoil(ib.WCLocQPOpErr, transport.VendorMalformedWQE)
 		return true
 	}
+	if w.local() {
+		return true
+	}
 	length, ok := r.q.keepPayload(w, &r.request)
 	switch {
 	case !ok || w.inline && w.answered():
@@ -232,7 +250,12 @@ func (r *requester) fetch() bool {
 		return true
 	}
 	w.length = uint32(length)
-	if w.answered() {
+	switch {
+	case w.opcode == ib.WRAtomicWrite:
+		r.judgeValue(w)
+	case w.opcode == ib.WRFlush:
+		judgeFlush(w)
+	case w.answered():
 		r.judgeResult(w)
 	}
 	return true
@@ -281,7 +304,7 @@ func (r *requester) sent(now clock.Time, f *wire.Frame, w *work) {
 	if !w.started {
 		w.started = true
 		w.first = psn
-		if w.answered() {
+		if w.agreed() {
 			r.reads++
 		}
 	}

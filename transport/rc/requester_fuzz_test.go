@@ -22,7 +22,7 @@ func FuzzRequester(f *testing.F) {
 			func(c *setup) { c.cfg.Trace = trace.NewRing(64) })
 		before := append([]byte(nil), s.memory...)
 		s.post(send(3000), read(2500), unsignaled(write(10)), fetchAdd(1), with(sendImm(1500, 1), ib.SendFence), read(0),
-			compareSwap(1, 2), inline("tail"))
+			compareSwap(1, 2), inline("tail"), flush(9), s.bind(7, 0, 64), atomicWrite(3), sendInv(1, 1), localInv(s.window.RKey().Inc()))
 		for ; len(script) >= 4; script = script[4:] {
 			psn := s.e.req.una.Add(uint32(script[1])).Sub(2)
 			n := int(script[3])*16 + int(script[2])&15

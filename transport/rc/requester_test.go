@@ -34,6 +34,8 @@ func TestSegmentationOfEveryOperation(t *testing.T) {
 		{"WRITE", write, wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteOnly},
 		{"WRITE_IMM", func(n uint32) transport.Request { return writeImm(n, 7) },
 			wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLastImm, wire.RCWriteOnlyImm},
+		{"SEND_INV", func(n uint32) transport.Request { return sendInv(n, 0xabc07) },
+			wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLastInv, wire.RCSendOnlyInv},
 	}
 	for _, mtu := range []ib.MTU{ib.MTU256, ib.MTU1024, ib.MTU4096} {
 		m := mtu.Bytes()
@@ -59,6 +61,9 @@ func TestSegmentationOfEveryOperation(t *testing.T) {
 						}
 						if o.Headers().Has(wire.HasImm) {
 							p = p.imme(7)
+						}
+						if o.Headers().Has(wire.HasIETH) {
+							p = p.invalidates(0xabc07)
 						}
 						want = append(want, p)
 					}
@@ -206,7 +211,8 @@ func TestMaxRDAtomic(t *testing.T) {
 
 // Where no READ was agreed on, one completes with an error instead of waiting for ever.
 func TestNoReadsAgreedOn(t *testing.T) {
-	for name, r := range map[string]transport.Request{"READ": read(1), "CAS": compareSwap(1, 2), "FAA": fetchAdd(1)} {
+	for name, r := range map[string]transport.Request{"READ": read(1), "CAS": compareSwap(1, 2), "FAA": fetchAdd(1),
+		"FLUSH": flush(1), "ATOMIC_WRITE": atomicWrite(1)} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t, maxRDAtomic(0))
 			s.post(send(1), r, send(2))

@@ -35,6 +35,8 @@ type responder struct {
 	answers   answers
 	nak       refusal
 
+	value [8]byte // of an ATOMIC WRITE
+
 	sourceFaults uint64
 }
 
@@ -142,6 +144,10 @@ func (r *responder) refuse(now clock.Time, v verdict) {
 		return
 	}
 	r.fail(now)
+	if v.vendor == transport.VendorQueueBroken {
+		r.e.cfg.QP.Event(ib.EventQPFatal)
+		return
+	}
 	r.e.cfg.QP.Event(eventOf(v.syndrome))
 }
 
@@ -206,7 +212,10 @@ func (r *responder) flush(now clock.Time, budget int) (bytes int, more bool) {
 
 // fetch takes the next receive, whatever it looks like.
 func (r *responder) fetch() bool {
-	r.held = r.e.cfg.QP.FetchRecv(&r.recv) != transport.Empty
+	switch r.e.cfg.QP.FetchRecv(&r.recv) {
+	case transport.Ready, transport.Malformed:
+		r.held = true
+	}
 	return r.held
 }
 

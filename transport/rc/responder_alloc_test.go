@@ -85,6 +85,9 @@ func TestResponderAllocates(t *testing.T) {
 		{"everything twice", 2, func(s *peerScript) []request {
 			return []request{s.writeOnly(0, 0, 8), s.read(0, 0, 3*mtu), sendOnly(0, 9), s.fetchAdd(0, 0, 1), s.writeOnly(0, 0, 64), s.read(0, 0, 8)}
 		}},
+		{"placement", 1, func(s *peerScript) []request {
+			return []request{s.atomicWrite(0, 0), s.flush(0, 0, 64), s.flush(0, 0, 0).of(ib.FlushRegion)}
+		}},
 		{"gaps", 1, func(s *peerScript) []request { return []request{s.writeOnly(0, 0, 8).keyed(0)} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -26,6 +26,7 @@ func FuzzResponder(f *testing.F) {
 	f.Add(join(step(0, 6, 0, 0, 3, 2, 1), step(0, 7, 0, 0, 3, 2, 1), step(0, 8, 0, 0, 3, 2, 1), step(1, 0, 0, 0, 0, 0, 0)))
 	f.Add(join(step(0, 12, 0, 0, 5, 0, 1), step(1, 0, 0, 0, 0, 0, 0), step(0, 12, 0xff, 0, 1, 0, 1), step(0, 19, 0, 4, 1, 0, 1), step(0, 19, 0xff, 4, 1, 0, 1)))
 	f.Add(join(step(0, 12, 0, 3, 5, 0, 1), step(2, 0, 0, 0, 0, 0, 0), step(0, 20, 0, 5, 0, 0, 1), step(0, 0, 0, 0, 0, 2, 0), step(3, 0, 0, 0, 0, 0, 0)))
+	f.Add(join(step(0, 0x16, 0, 0, 1, 1, 1), step(0, 0x17, 0, 0, 1, 1, 1), step(0, 0x1d, 0, 0, 1, 1, 1), step(0, 0x1d, 0xff, 0, 1, 1, 1)))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) > 12*200 {
 			return
@@ -36,6 +37,8 @@ func FuzzResponder(f *testing.F) {
 		for i := range uint64(8) {
 			s.post(i, 1500)
 		}
+		s.mw = s.window(ib.MWType2)
+		s.bound(s.mw, 1)
 		posted := uint64(8)
 		for ; len(in) >= 12; in = in[12:] {
 			switch in[0] % 8 {
@@ -95,7 +98,9 @@ func (s *peerScript) fuzzed(in []byte, counter ib.RKey) request {
 		se:    in[6]&2 != 0,
 		fill:  in[7],
 		imm:   uint32(in[8]),
+		inv:   s.mw.RKey() + ib.RKey(in[9]&1),
 	}
+	r.places, r.level = ib.FlushPlacement(in[10]), ib.FlushLevel(in[11])
 	r.psn = ib.NewPSN(uint32(r.psn))
 	if in[6]&4 != 0 {
 		r.pad = 1

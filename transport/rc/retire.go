@@ -21,20 +21,27 @@ func (r *requester) spoil(c cursor, status ib.WCStatus, vendor transport.VendorE
 	}
 }
 
-// settle ends what became of the oldest request here rather than at the peer: a local error, whose turn has come, or the
-// end of draining. It reports whether the queue pair is in error now.
+// settle ends what became of the oldest requests here rather than at the peer: local operations that were performed, a
+// local error, whose turn has come, or the end of draining. It reports whether the queue pair is in error now.
 func (r *requester) settle(now clock.Time) bool {
 	if r.e.state == ib.StateErr {
 		return true
 	}
 	rest := r.q.empty()
-	if !rest {
+	for !rest {
 		w := r.q.at(r.q.head)
 		if w.status != ib.WCSuccess {
 			r.fail(now, w.status, w.vendor)
 			return true
 		}
-		rest = !w.started
+		if !w.done {
+			rest = !w.started
+			break
+		}
+		if r.complete(now, ib.WCSuccess, transport.VendorNone); r.e.state == ib.StateErr {
+			return true
+		}
+		rest = r.q.empty()
 	}
 	if rest && r.e.state == ib.StateSQD && !r.drained {
 		r.drained = true
@@ -57,7 +64,7 @@ func (r *requester) fail(now clock.Time, status ib.WCStatus, vendor transport.Ve
 // complete ends the oldest request. The queue pair may be in the error state when it returns: its CQ may have overrun.
 func (r *requester) complete(now clock.Time, status ib.WCStatus, vendor transport.VendorErr) {
 	w := r.q.at(r.q.head)
-	if w.started && w.answered() {
+	if w.started && w.agreed() {
 		r.reads--
 	}
 	r.q.head++

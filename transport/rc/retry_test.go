@@ -447,11 +447,11 @@ func TestLateAckShortensTheRepetition(t *testing.T) {
 	s.completes(success(1), success(2))
 }
 
-// Field bug B8: what has ended is never done again. A retry walks what is outstanding on the wire, and an operation that
-// is not built ends once, in its turn.
+// What has ended is never done again. A retry walks what is outstanding on the wire, and a request that makes no sense ends
+// once, in its turn.
 func TestRetryRepeatsNothingThatEnded(t *testing.T) {
 	s := newScript(t)
-	s.post(send(1), fetchAdd(1), send(2), transport.Request{Opcode: ib.WRLocalInv, Flags: ib.SendSignaled}, send(3))
+	s.post(send(1), fetchAdd(1), send(2), transport.Request{Opcode: 10, Flags: ib.SendSignaled}, send(3))
 	s.expect(at(0), sendOnly(100, 1), of(wire.RCFetchAdd, 101, 0), sendOnly(102, 2))
 	s.deliver(at(us), atomicAck(101, 5), nak(102, wire.NakSequence))
 	s.completes(success(1), success(2))

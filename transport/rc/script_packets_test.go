@@ -62,6 +62,28 @@ func fetchAdd(add uint64) transport.Request {
 	return r
 }
 
+func sendInv(n uint32, key ib.RKey) transport.Request {
+	return transport.Request{Opcode: ib.WRSendWithInv, Flags: ib.SendSignaled, SGE: entries(n), Imm: uint32(key)}
+}
+
+func localInv(key ib.RKey) transport.Request {
+	return transport.Request{Opcode: ib.WRLocalInv, Flags: ib.SendSignaled, Imm: uint32(key)}
+}
+
+// atomicWrite has its value in the request.
+func atomicWrite(value uint64) transport.Request {
+	r := write(0)
+	r.Opcode, r.SGE, r.Swap = ib.WRAtomicWrite, nil, value
+	return r
+}
+
+// flush asks that n bytes become visible to everybody.
+func flush(n uint64) transport.Request {
+	r := write(0)
+	r.Opcode, r.SGE, r.Length, r.Flush.Placement = ib.WRFlush, nil, n, ib.FlushGlobal
+	return r
+}
+
 func inline(data string) transport.Request {
 	return transport.Request{
 		Opcode: ib.WRSend, Flags: ib.SendSignaled | ib.SendInline, IsInline: true,
@@ -89,6 +111,8 @@ type packet struct {
 	reth      *[3]uint64 // address, key, length
 	atomic    *[4]uint64 // address, key, swap or add, compare
 	imm       *uint32
+	inv       *ib.RKey
+	feth      *[2]uint8 // placement, level
 	syndrome  *wire.Syndrome
 	msn       *uint32
 	original  *uint64
@@ -122,6 +146,11 @@ func (p packet) operand(va uint64, key ib.RKey, swap, compare uint64) packet {
 	return p
 }
 func (p packet) imme(v uint32) packet         { p.imm = &v; return p }
+func (p packet) invalidates(k ib.RKey) packet { p.inv = &k; return p }
+func (p packet) flushes(placement ib.FlushPlacement, l ib.FlushLevel) packet {
+	p.feth = &[2]uint8{uint8(placement), uint8(l)}
+	return p
+}
 func (p packet) asking(v bool) packet         { p.asks = &v; return p }
 func (p packet) se(v bool) packet             { p.solicited = &v; return p }
 func (p packet) isStable(v bool) packet       { p.stable = &v; return p }
@@ -219,6 +248,13 @@ func (p *packet) make(out *wire.Packet) {
 	if i := wire.FindImmDt(h); i != nil && p.imm != nil {
 		i.SetData(*p.imm)
 	}
+	if i := wire.FindIETH(h); i != nil && p.inv != nil {
+		i.SetRKey(*p.inv)
+	}
+	if f := wire.FindFETH(h); f != nil && p.feth != nil {
+		f.SetPlacement(p.feth[0])
+		f.SetSelectivity(p.feth[1])
+	}
 	out.Opcode, out.Header = p.op, h
 	out.SetPayload(data)
 }
@@ -297,6 +333,12 @@ func (p *packet) differs(g *sentPacket, when clock.Time) string {
 	}
 	if i := wire.FindImmDt(g.head); p.imm != nil && (i == nil || i.Data() != *p.imm) {
 		return "immediate"
+	}
+	if i := wire.FindIETH(g.head); p.inv != nil && (i == nil || i.RKey() != *p.inv) {
+		return "IETH"
+	}
+	if f := wire.FindFETH(g.head); p.feth != nil && (f == nil || *p.feth != [2]uint8{f.Placement(), f.Selectivity()}) {
+		return "FETH"
 	}
 	a := wire.FindAETH(g.head)
 	if p.syndrome != nil && (a == nil || a.Syndrome() != *p.syndrome) {

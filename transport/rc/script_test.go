@@ -36,6 +36,7 @@ type script struct {
 	pd       *dma.Domain
 	memory   []byte // the one region of this side, at base, with every right
 	mr       *dma.MR
+	window   *dma.Window // of type 2, made by bind
 	budget   int
 	sent     []sentPacket
 	seen     int // packets of sent that were expected
@@ -74,7 +75,7 @@ func newScript(t testing.TB, choices ...func(*setup)) *script {
 	})
 	s.mr = &dma.MR{
 		Domain: s.pd, Region: dma.NewEmbedded(s.memory), Base: base, Length: uint64(len(s.memory)),
-		Access: ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic,
+		Access: ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessMWBind,
 	}
 	if err := s.table.Insert(s.mr); err != nil {
 		t.Fatal(err)
@@ -149,7 +150,7 @@ func (s *script) post(requests ...transport.Request) {
 			if r.SGE[i].LKey == 0 {
 				r.SGE[i].LKey = s.mr.LKey
 			}
-			r.Length += uint64(r.SGE[i].Length)
+			r.Length += uint64(r.SGE[i].Length) // of nothing else: BIND_MW and FLUSH have no list
 		}
 		s.qp.posted++
 		s.qp.sends = append(s.qp.sends, r)

@@ -10,20 +10,23 @@ import (
 // segments are the opcodes of a message's packets. A request that is always one packet has only the last of them.
 type segments struct{ first, middle, last, only wire.Opcode }
 
-// requestOpcodes is indexed by the operation of the work request; what has no ONLY is not built.
+// requestOpcodes is indexed by the operation of the work request; what has no ONLY has no packets.
 var requestOpcodes = [...]segments{
 	ib.WRSend:             {wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCSendOnly},
 	ib.WRSendWithImm:      {wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLastImm, wire.RCSendOnlyImm},
+	ib.WRSendWithInv:      {wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLastInv, wire.RCSendOnlyInv},
 	ib.WRRDMAWrite:        {wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteOnly},
 	ib.WRRDMAWriteWithImm: {wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLastImm, wire.RCWriteOnlyImm},
 	ib.WRRDMARead:         {only: wire.RCReadRequest},
 	ib.WRAtomicCmpAndSwp:  {only: wire.RCCompareSwap},
 	ib.WRAtomicFetchAdd:   {only: wire.RCFetchAdd},
+	ib.WRAtomicWrite:      {only: wire.RCAtomicWrite},
+	ib.WRFlush:            {only: wire.RCFlush},
 }
 
-// built reports whether requests of this operation can be sent.
+// built reports whether there is such an operation.
 func built(o ib.WROpcode) bool {
-	return int(o) < len(requestOpcodes) && requestOpcodes[o].only != 0
+	return isLocal(o) || int(o) < len(requestOpcodes) && requestOpcodes[o].only != 0
 }
 
 // at returns the opcode of packet i of n.
@@ -56,7 +59,7 @@ func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
 	f.Cookie = uint64(psn)
 	if op.Ends() {
 		// SE belongs to messages that consume a receive (IBA 9.2).
-		f.BTH().SetSolicited(w.flags&ib.SendSolicited != 0 && w.opcode != ib.WRRDMAWrite)
+		f.BTH().SetSolicited(w.flags&ib.SendSolicited != 0 && takesReceive(op))
 		f.BTH().SetAckReq(true)
 	} else if r.unasked+1 >= r.ackEvery() {
 		f.BTH().SetAckReq(true)
@@ -69,6 +72,9 @@ func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
 	if imm := wire.FindImmDt(h); imm != nil {
 		imm.SetData(w.imm)
 	}
+	if inv := wire.FindIETH(h); inv != nil {
+		inv.SetRKey(ib.RKey(w.imm))
+	}
 	off := uint64(i) * uint64(r.e.mtu)
 	n := int(min(uint64(r.e.mtu), uint64(w.length)-off))
 	// The owner left the bytes alone until now; after a first transmission the peer may have them, and he may know.
@@ -77,10 +83,14 @@ func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
 		f.Add(&r.q.inline, r.q.inlineAt(r.cursor.position)+off, n)
 		return dma.OK
 	}
+	if w.entries == 0 && w.opcode == ib.WRAtomicWrite {
+		f.Add(&r.q.values, r.q.valueAt(r.cursor.position), n)
+		return dma.OK
+	}
 	return r.e.cfg.Table.Gather(f, r.e.cfg.Domain, r.q.list(r.cursor.position), off, n)
 }
 
-// buildAnswered makes a READ request or an atomic. A READ that goes on from the middle asks for the rest, with the
+// buildAnswered makes a READ request, a FLUSH or an atomic. A READ that goes on from the middle asks for the rest, with the
 // number of the first response that is missing: the RETH is the one thing that a repetition changes (IBA 9.7.5.1.1).
 func (r *requester) buildAnswered(f *wire.Frame, w *work, psn ib.PSN) {
 	h := r.e.header(f, requestOpcodes[w.opcode].only, psn)
@@ -93,6 +103,10 @@ func (r *requester) buildAnswered(f *wire.Frame, w *work, psn ib.PSN) {
 		if w.opcode == ib.WRAtomicCmpAndSwp {
 			a.SetCompare(w.compare)
 		}
+		return
+	}
+	if a := wire.FindFETH(h); a != nil {
+		buildFlush(a, wire.FindRETH(h), w)
 		return
 	}
 	done := r.cursor.packet * uint32(r.e.mtu)
@@ -114,6 +128,8 @@ func vendorOf(v dma.Verdict) transport.VendorErr {
 		return transport.VendorBadDomain
 	case dma.BadAccess:
 		return transport.VendorBadAccess
+	case dma.BadState:
+		return transport.VendorBadState
 	}
 	return transport.VendorBadRange
 }

@@ -11,10 +11,10 @@ import (
 type work struct {
 	wrid    uint64
 	remote  uint64
-	swap    uint64 // CAS: swap; FAA: addend
-	compare uint64
-	length  uint32
-	imm     uint32
+	swap    uint64 // CAS: swap; FAA: addend; ATOMIC WRITE: value; BIND_MW, FLUSH: bytes of the range
+	compare uint64 // CAS: compare; BIND_MW: L_Key and rights; FLUSH: level and placement
+	length  uint32 // bytes of the message, or of what a READ or atomic brings
+	imm     uint32 // or R_Key to invalidate; BIND_MW: handle of the window
 	rkey    ib.RKey
 	index   uint32
 	// The packet sequence numbers of the request: packets of them from first on. They are assigned when its first
@@ -27,6 +27,7 @@ type work struct {
 	entries uint8 // of the scatter/gather list
 	inline  bool
 	started bool // a packet was sent
+	done    bool // of a local operation: it was performed, and is not performed again
 	resumed bool // a READ was asked for again from the middle
 	// status is a local error: nothing more of this request, or of those behind it, is sent. It completes when all
 	// requests before it have ended.
@@ -35,8 +36,18 @@ type work struct {
 
 // answered says that the request ends with a response of its own, not with an acknowledgement.
 func (w *work) answered() bool {
-	return w.opcode == ib.WRRDMARead || isAtomic(w.opcode)
+	return returns(w.opcode) || isAtomic(w.opcode)
 }
+
+// agreed says that the peer needs room for the request: those count against max_rd_atomic. An ATOMIC WRITE is one of
+// them, although an acknowledgement ends it (IBA A19).
+func (w *work) agreed() bool { return w.answered() || w.opcode == ib.WRAtomicWrite }
+
+// local says that the request is an operation on the own side's keys: it has no packets.
+func (w *work) local() bool { return isLocal(w.opcode) }
+
+// returns says that READ responses end the operation. Of a FLUSH it is one without data.
+func returns(o ib.WROpcode) bool { return o == ib.WRRDMARead || o == ib.WRFlush }
 
 func isAtomic(o ib.WROpcode) bool {
 	return o == ib.WRAtomicCmpAndSwp || o == ib.WRAtomicFetchAdd
@@ -55,6 +66,7 @@ type queue struct {
 	entries []work
 	lists   []ib.SGE    // room for cap.MaxSendSGE entries of each place
 	inline  wire.Buffer // room for cap.MaxInlineData bytes of each place
+	values  wire.Buffer // 8 bytes of each place, for the value of an ATOMIC WRITE
 	head    uint32      // the oldest that has not completed
 	tail    uint32      // behind the newest that was fetched
 	perList int
@@ -71,6 +83,7 @@ func (q *queue) allocate(c *ib.QPCap) {
 	q.entries = make([]work, n)
 	q.lists = make([]ib.SGE, n*q.perList)
 	q.inline.B = make([]byte, n*q.perData)
+	q.values.B = make([]byte, n*8)
 }
 
 func (q *queue) empty() bool { return q.head == q.tail }
@@ -96,6 +109,12 @@ func (q *queue) push(r *transport.Request) *work {
 	*w = work{
 		wrid: r.WRID, remote: r.Remote, swap: r.Swap, compare: r.Compare,
 		imm: r.Imm, rkey: r.RKey, index: r.Index, opcode: r.Opcode, flags: r.Flags,
+	}
+	switch r.Opcode {
+	case ib.WRBindMW:
+		w.swap, w.imm, w.compare = r.Length, r.Bind.Window, halves(uint32(r.Bind.LKey), uint32(r.Bind.Access))
+	case ib.WRFlush:
+		w.swap, w.compare = r.Length, halves(uint32(r.Flush.Level), uint32(r.Flush.Placement))
 	}
 	q.tail++
 	return w
@@ -124,3 +143,9 @@ func (q *queue) keepPayload(w *work, r *transport.Request) (length uint64, ok bo
 	}
 	return length, true
 }
+
+// halves keeps two numbers in one, high and low.
+func halves(high, low uint32) uint64 { return uint64(high)<<32 | uint64(low) }
+
+// valueAt returns where in q.values the value at a position is.
+func (q *queue) valueAt(position uint32) uint64 { return uint64(position&uint32(len(q.entries)-1)) * 8 }
