@@ -14,6 +14,7 @@ import (
 func (w *world) end() {
 	w.settle()
 	w.inspect()
+	w.each((*endpoint).checkNumbers)
 	w.checkClean()
 	if w.plan.Flush {
 		w.each((*endpoint).close)
@@ -78,6 +79,24 @@ func (w *world) inspect() {
 				a.shared.check(a)
 			}
 		}
+	}
+}
+
+// checkNumbers asks whether both sides have counted the same packets: one for each of a message, and for a READ one for
+// each of its responses (IBA 9.7.3.1).
+func (e *endpoint) checkNumbers() {
+	if e.conn.broken {
+		return
+	}
+	mtu, psn := e.conn.plan.MTU.Bytes(), e.side.StartPSN
+	for i := range e.posted {
+		psn = psn.Add(uint32(max(1, (e.script[i].length+mtu-1)/mtu)))
+	}
+	mine, _, _ := e.app.ctx.QueryQP(e.qp)
+	theirs, _, _ := e.peer.app.ctx.QueryQP(e.peer.qp)
+	if mine.SQPSN != psn || theirs.RQPSN != psn {
+		e.app.w.failf("%s: after %d requests from psn %v the next is %v, its peer expects %v and it should be %v",
+			e.name, e.posted, e.side.StartPSN, mine.SQPSN, theirs.RQPSN, psn)
 	}
 }
 

@@ -22,6 +22,9 @@ func (e *endpoint) sent(c *abi.CQE) {
 	if want := e.id(abi.QueueSend, i); c.WRID != want {
 		w.failf("%s: completion of request #%d has wr_id %#x, not %#x", e.name, i, c.WRID, want)
 	}
+	if done := e.block.SendDone(); done < c.WQEIndex+1 || done > uint32(e.posted) {
+		w.failf("%s: request #%d completed, %d are said to be done with", e.name, i, done)
+	}
 	// Those before it without a completion of their own have ended well.
 	for e.ended < i {
 		r := &e.script[e.ended]
@@ -110,6 +113,9 @@ func (e *endpoint) received(c *abi.CQE) (solicited bool) {
 	}
 	if want := e.id(abi.QueueRecv, e.taken); c.WRID != want {
 		w.failf("%s: completion of receive #%d has wr_id %#x, not %#x", e.name, e.taken, c.WRID, want)
+	}
+	if n := e.block.RecvTaken(); n < c.WQEIndex+1 || n > uint32(e.ready) {
+		w.failf("%s: receive #%d completed, %d are said to be taken", e.name, e.taken, n)
 	}
 	v := &e.receives[e.taken]
 	if status != ib.WCSuccess {

@@ -110,7 +110,7 @@ func newNetworkPlan(d *dice, fragile bool) NetworkPlan {
 	n.Late = d.upTo(4 * n.Latency)
 	n.Ghost = d.upTo(oneOf(d, 2*n.Latency, time.Millisecond))
 	if !fragile && d.chance(100) {
-		n.Jitter, n.Late = 0, 0 // nothing goes wrong: see clean.go
+		n.Jitter, n.Late, n.Congest = 0, 0, oneOf(d, 0, 30) // nothing goes wrong: see clean.go
 		return n
 	}
 	// Some seeds have one fault, so that each is seen alone, some have all, and a few none.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/cq"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/nic"
@@ -15,6 +16,7 @@ type queue struct {
 	block  []byte
 	depth  int // completions that can be outstanding
 
+	latest  clock.Time // of a completion
 	armed   abi.ArmKind
 	fired   bool
 	present int // entries that were there when it was armed: they make no event
@@ -103,6 +105,13 @@ func (q *queue) drain() {
 
 // complete gives a completion to the end it belongs to, and reports whether it was a reason for a solicited event.
 func (a *application) complete(q *queue, c *abi.CQE) (solicited bool) {
+	if t := clock.Time(c.Timestamp); c.Status != uint8(ib.WCSuccess) {
+		// The timestamp of an error means nothing.
+	} else if t < q.latest || t > a.w.now {
+		a.w.failf("%s: a completion of %d ns, the one before it of %d, now it is %d", a.name, t, q.latest, a.w.now)
+	} else {
+		q.latest = t
+	}
 	a.w.record(uint64(a.w.now), c.WRID, uint64(c.Status)<<32|uint64(c.ByteLen), uint64(c.Imm)<<32|uint64(c.WQEIndex))
 	for _, e := range a.endpoints {
 		if e.qp.Slot() != c.QPSlot {
