@@ -40,7 +40,7 @@ func TestChannelNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	defer ch.box.close()
+	t.Cleanup(ch.box.close)
 	const queues, rounds = 1000, 3
 	notifiers := make([]notifier, queues)
 	start := time.Now()
@@ -62,6 +62,8 @@ func TestChannelNobodyReads(t *testing.T) {
 			t.Fatalf("queue %d: %d events, want %d", i, got[uint64(i+1)], rounds)
 		}
 	}
+	ch.box.mu.Lock()
+	defer ch.box.mu.Unlock()
 	if ch.first != nil || ch.last != nil {
 		t.Error("something is still queued")
 	}

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/abi/ctl"
 	"github.com/softnic/softnicd/ib"
 )
@@ -185,7 +184,7 @@ func TestBucket(t *testing.T) {
 func TestPanic(t *testing.T) {
 	const op = ctl.Op(999)
 	operations[op] = operation{"panic", 0, 0, false, plain(func(*Session, *ctl.Empty) (any, error) { panic("on purpose") })}
-	defer delete(operations, op)
+	t.Cleanup(func() { delete(operations, op) }) // after the daemon has ended
 	d := newDaemon(t)
 	bad, good := d.dial(), d.dial()
 	unix.Close(bad.open())
@@ -227,6 +226,7 @@ func TestDescriptorsExhausted(t *testing.T) {
 	noError(t, unix.SetsockoptTimeval(waiting, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}))
 	var b [64]byte
 	n, _, errTurned := unix.Recvfrom(waiting, b[:], 0)
+	time.Sleep(20 * time.Millisecond) // the daemon takes its reserve back
 	// A descriptor that cannot arrive is an error of the request, and everything else goes on.
 	msg, _ := ctl.Append(nil, ctl.OpAddArena, 5, 0, &ctl.AddArena{Size: 4096})
 	errSend := unix.Sendmsg(c.fd, msg, unix.UnixRights(mem), nil, 0)
@@ -353,5 +353,4 @@ func TestListen(t *testing.T) {
 	if _, err := Listen(filepath.Join(path, "missing", "s")); err == nil {
 		t.Error("a directory that is not there")
 	}
-	_ = abi.Version
 }

@@ -293,7 +293,7 @@ func TestDestroyedQPs(t *testing.T) {
 		}
 		n, _ := mappings(t, "self")
 		d, _ := mappings(t, daemon.Process.Pid)
-		if n > maps || d > dmaps {
+		if n > maps+1 || d > dmaps+1 { // a small one is kept
 			t.Errorf("%d and %d mappings stay", n-maps, d-dmaps)
 		}
 	}
