@@ -16,14 +16,24 @@ func (w *world) end() {
 	w.inspect()
 	w.each((*endpoint).checkNumbers)
 	w.checkClean()
-	if w.plan.Flush {
+	if w.plan.Offend {
+		for _, c := range w.conns {
+			c.offend()
+		}
+	}
+	if w.plan.Flush && !w.plan.Offend {
 		w.each((*endpoint).close)
+	}
+	if w.plan.Flush || w.plan.Offend {
 		for deadline := w.now.Add(w.plan.bound()); !w.finished(); w.turn() {
 			if len(w.events.heap) == 0 || w.now.After(deadline) {
 				w.failf("not everything was flushed: %s", w.missing())
 			}
 		}
 		w.settle()
+		for _, c := range w.conns {
+			c.checkOffence()
+		}
 	}
 	for _, n := range w.nodes {
 		for _, a := range n.apps {

@@ -16,6 +16,8 @@ type connection struct {
 	ends   [2]*endpoint
 	losses int  // packets that did not arrive as they were
 	broken bool // ran out of retries
+
+	offence *offence // with which it ends; nil for none
 }
 
 // endpoint is one of them, with the application's half of its rings.
@@ -66,7 +68,7 @@ func newEndpoint(conn *connection, side int, app *application) *endpoint {
 	e := &endpoint{
 		app: app, conn: conn, side: &conn.plan.Side[side], name: endpointName(conn.index, side), learns: clock.Never,
 	}
-	e.script = make([]request, len(e.side.Script)+1) // the last is for drain
+	e.script = make([]request, len(e.side.Script)+2) // two more for an offence and drain
 	e.planned = copy(e.script, e.side.Script)
 	d := app.dice
 	pick := func(depth uint32) *queue {
@@ -214,7 +216,7 @@ func (e *endpoint) finished() bool {
 	if e.app.dead {
 		return true
 	}
-	if e.failed || e.closed {
+	if e.failed || e.closed || e.conn.offence != nil {
 		return e.drained && e.ended == e.posted && e.taken == e.ready
 	}
 	return e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare

@@ -35,8 +35,10 @@ func (e *endpoint) sent(c *abi.CQE) {
 	}
 	r := &e.script[i]
 	if status != ib.WCSuccess {
-		e.fail(fmt.Sprint(r), status)
-		e.flushes = true
+		if !e.isOffence(c) {
+			e.fail(fmt.Sprint(r), status)
+		}
+		e.failed, e.flushes = true, true
 		e.ended++
 		if r.isAtomic() && r.word == sharedWord {
 			e.peer.app.shared.lost = true
@@ -119,7 +121,10 @@ func (e *endpoint) received(c *abi.CQE) (solicited bool) {
 	}
 	v := &e.receives[e.taken]
 	if status != ib.WCSuccess {
-		e.fail(fmt.Sprintf("receive #%d", e.taken), status)
+		if !e.isOffence(c) {
+			e.fail(fmt.Sprintf("receive #%d", e.taken), status)
+		}
+		e.failed = true
 		e.taken++
 		return false
 	}
@@ -208,9 +213,12 @@ func (e *endpoint) breaks() {
 		e.conn.broken = true
 		w.logf(e.name, "connection is broken")
 	}
-	for _, x := range e.conn.ends {
-		x.close()
-	}
+	e.conn.close()
+}
+
+func (c *connection) close() {
+	c.ends[0].close()
+	c.ends[1].close()
 }
 
 // close takes an end to the error state.

@@ -25,6 +25,8 @@ type Plan struct {
 	FaultsFor int
 	// Flush says that queue pairs end in the error state, with receives still posted.
 	Flush bool
+	// Offend says that connections end with a request that asks for too much.
+	Offend bool
 	// Death is how much of the work is done, in percent, when an application dies; 0 if none does.
 	Death int
 	// Piecemeal says that objects are destroyed one by one instead of with their context.
@@ -82,6 +84,7 @@ func NewPlan(seed uint64) *Plan {
 		Fragile:   d.chance(150),
 		FaultsFor: d.between(50, 100),
 		Flush:     d.chance(500),
+		Offend:    d.chance(300),
 		Piecemeal: d.chance(500),
 	}
 	if d.chance(200) {
@@ -216,8 +219,8 @@ func (p *Plan) bound() time.Duration {
 func (p *Plan) String() string {
 	var b strings.Builder
 	n := &p.Network
-	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, death at %d %%, piecemeal %v\n",
-		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Death, p.Piecemeal)
+	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, piecemeal %v\n",
+		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Piecemeal)
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	for i := range p.Connections {
