@@ -9,6 +9,7 @@ import (
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
 )
 
@@ -48,6 +49,12 @@ func (s *shard) engineQuery(now clock.Time, q *QP, attr *ib.QPAttr) {
 	q.engine.Query(attr)
 }
 
+func (s *shard) engineAbort(now clock.Time, q *QP, status ib.WCStatus, vendor transport.VendorErr) (active bool) {
+	defer s.contain(now, q)
+	a, ok := q.engine.(transport.Aborter)
+	return ok && q.state != ib.StateReset && a.Abort(now, status, vendor)
+}
+
 func (s *shard) engineDeadline(now clock.Time, q *QP) (t clock.Time) {
 	t = never
 	defer s.contain(now, q)
@@ -78,6 +85,10 @@ func (s *shard) fell(now clock.Time, q *QP, r any) {
 	if c.panics > 1 {
 		s.kill(c, "a second internal error")
 		return
+	}
+	// Who waits for this request learns that neither his peer nor he is to blame.
+	if s.engineAbort(now, q, ib.WCGeneralErr, transport.VendorInternalPanic) {
+		s.after(q, true)
 	}
 	s.fail(q, ib.EventQPFatal)
 }

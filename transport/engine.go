@@ -48,6 +48,13 @@ type Engine interface {
 	Faulted(now clock.Time, cookie uint64) (active bool)
 }
 
+// Aborter is an engine that can be told that the device failed it, not the peer or the application.
+type Aborter interface {
+	// Abort takes the queue pair to the error state. A send request that was begun ends with this status, the oldest;
+	// the others are flushed. It reports as Receive does.
+	Abort(now clock.Time, status ib.WCStatus, vendor VendorErr) (active bool)
+}
+
 // Fetched says what came of asking for posted work.
 type Fetched uint8
 

@@ -1,0 +1,252 @@
+package verbs_test
+
+import (
+	"encoding/csv"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/link/fault"
+	"github.com/softnic/softnicd/nic"
+	"github.com/softnic/softnicd/verbs"
+	"github.com/softnic/softnicd/verbs/embedded"
+	"github.com/softnic/softnicd/wire"
+)
+
+// notYet are the statuses that this version has no way to raise, and what brings them.
+var notYet = map[string]string{
+	"MW_BIND_ERR":   "memory windows in package verbs",
+	"REM_ABORT_ERR": "UC on a shared receive queue, of which messages are aborted",
+	"FATAL_ERR":     "faults at the verbs boundary: a device that failed as a whole completes nothing",
+}
+
+// provoked says for each status how it comes about for real.
+var provoked = map[string]func(*testing.T){
+	"SUCCESS": func(t *testing.T) {
+		a, b := newPair(t)
+		check(t, b.qp.PostRecv(b.recv(1, 0, 64)))
+		check(t, a.qp.PostSend(a.send(2, 64)))
+		a.expect(2, ib.WCSuccess)
+		b.expect(1, ib.WCSuccess)
+	},
+	"LOC_LEN_ERR": func(t *testing.T) {
+		// A message that is longer than its receive.
+		a, b := newPair(t)
+		check(t, b.qp.PostRecv(b.recv(1, 0, 63)))
+		check(t, a.qp.PostSend(a.send(2, 64)))
+		wantError(b, 1, ib.WCLocLenErr)
+		// And on the sender's side an atomic whose result does not have eight bytes.
+		a, b = newPair(t)
+		check(t, a.qp.PostSend(a.rdma(ib.WRAtomicFetchAdd, 2, 4, b, 0)))
+		wantError(a, 2, ib.WCLocLenErr)
+	},
+	"LOC_QP_OP_ERR": func(t *testing.T) {
+		a, _ := newPair(t)
+		bad := a.send(1, 64)
+		bad.Opcode = 31
+		check(t, a.qp.PostSend(bad))
+		wantError(a, 1, ib.WCLocQPOpErr)
+	},
+	"LOC_PROT_ERR": func(t *testing.T) {
+		a, b := newPair(t)
+		bad := a.send(1, 64)
+		bad.SGList[0].LKey ^= 0x100
+		check(t, a.qp.PostSend(bad))
+		wantError(a, 1, ib.WCLocProtErr)
+		// And on the receiver's side.
+		a, b = newPair(t)
+		recv := b.recv(2, 0, 64)
+		recv.SGList[0].Addr += 1 << 20
+		check(t, b.qp.PostRecv(recv))
+		check(t, a.qp.PostSend(a.send(1, 64)))
+		wantError(b, 2, ib.WCLocProtErr)
+	},
+	"WR_FLUSH_ERR": func(t *testing.T) {
+		a, _ := newPair(t)
+		check(t, a.qp.PostRecv(a.recv(1, 0, 64)))
+		check(t, a.qp.Modify(&verbs.QPAttr{State: ib.StateErr}, ib.QPAttrState))
+		wantError(a, 1, ib.WCWRFlushErr)
+		check(t, a.qp.PostSend(a.send(2, 64)))
+		wantError(a, 2, ib.WCWRFlushErr)
+	},
+	"BAD_RESP_ERR": func(t *testing.T) {
+		// The response of a READ says that more follows, and it was asked for no more.
+		a, b := newTamperedPair(t, func(p *wire.Packet) {
+			if p.Opcode == wire.RCReadResponseOnly {
+				p.Opcode = wire.RCReadResponseFirst
+			}
+		})
+		check(t, a.qp.PostSend(a.rdma(ib.WRRDMARead, 1, 64, b, 0)))
+		wantError(a, 1, ib.WCBadRespErr)
+	},
+	"LOC_ACCESS_ERR": func(t *testing.T) {
+		// A WRITE with immediate and a wrong key uses up a receive, which reports it.
+		a, b := newPair(t)
+		check(t, b.qp.PostRecv(b.recv(1, 0, 64)))
+		check(t, a.qp.PostSend(a.rdma(ib.WRRDMAWriteWithImm, 2, 64, b, 0x100)))
+		wantError(b, 1, ib.WCLocAccessErr)
+		wantError(a, 2, ib.WCRemAccessErr)
+	},
+	"REM_INV_REQ_ERR": func(t *testing.T) {
+		a, b := newPair(t)
+		check(t, b.qp.PostRecv(b.recv(1, 0, 63)))
+		check(t, a.qp.PostSend(a.send(2, 64)))
+		wantError(a, 2, ib.WCRemInvReqErr)
+	},
+	"REM_ACCESS_ERR": func(t *testing.T) {
+		for _, op := range []ib.WROpcode{ib.WRRDMAWrite, ib.WRRDMARead, ib.WRAtomicFetchAdd} {
+			a, b := newPair(t)
+			check(t, a.qp.PostSend(a.rdma(op, 1, 8, b, 0x100)))
+			wantError(a, 1, ib.WCRemAccessErr)
+		}
+	},
+	"REM_OP_ERR": func(t *testing.T) {
+		a, b := newPair(t)
+		recv := b.recv(1, 0, 64)
+		recv.SGList[0].LKey ^= 0x100
+		check(t, b.qp.PostRecv(recv))
+		check(t, a.qp.PostSend(a.send(2, 64)))
+		wantError(a, 2, ib.WCRemOpErr)
+	},
+	"RETRY_EXC_ERR": func(t *testing.T) {
+		a, b := newUnconnectedPair(t, nil)
+		connectSides(t, a, b, verbs.RCAttr{Timeout: 1, RetryCnt: 1})
+		check(t, b.qp.Close()) // nobody answers
+		check(t, a.qp.PostSend(a.send(1, 64)))
+		wantError(a, 1, ib.WCRetryExcErr)
+	},
+	"RNR_RETRY_EXC_ERR": func(t *testing.T) {
+		a, b := newUnconnectedPair(t, nil)
+		connectSides(t, a, b, verbs.RCAttr{RNRRetry: 1, MinRNRTimer: 1})
+		check(t, a.qp.PostSend(a.send(1, 64)))
+		wantError(a, 1, ib.WCRNRRetryExcErr)
+	},
+	"GENERAL_ERR": func(t *testing.T) {
+		// The device stumbles over a response. What it was about is the only request that has this status.
+		a, b := newTamperedPair(t, func(p *wire.Packet) {
+			if p.Opcode == wire.RCReadResponseOnly {
+				p.Payload = []wire.Piece{{Mem: stumble{}, Len: p.Len}}
+			}
+		})
+		check(t, a.qp.PostSend(a.rdma(ib.WRRDMARead, 1, 64, b, 0), a.rdma(ib.WRRDMARead, 2, 64, b, 0)))
+		wantError(a, 1, ib.WCGeneralErr)
+		wantError(a, 2, ib.WCWRFlushErr)
+	},
+}
+
+// Every status that the table does not call impossible is raised here, or is listed as not built yet.
+func TestStatuses(t *testing.T) {
+	f, err := os.Open("testdata/wc_status.csv")
+	check(t, err)
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	check(t, err)
+	seen := map[string]bool{}
+	for _, row := range rows[1:] {
+		value, name := must(strconv.Atoi(row[0])), row[1]
+		seen[name] = true
+		if got := ib.WCStatus(value).Name(); got != "IBV_WC_"+name {
+			t.Errorf("status %d is %s, want %s", value, got, name)
+		}
+		raise, reason := provoked[name], notYet[name]
+		switch {
+		case impossible(name, row[3]):
+			if raise != nil || reason != "" {
+				t.Errorf("%s: the table says that nobody raises it", name)
+			}
+		case raise == nil && reason == "":
+			t.Errorf("%s: no test raises it", name)
+		case raise != nil && reason != "":
+			t.Errorf("%s: it is raised, and listed as not built", name)
+		case raise != nil:
+			t.Run(name, raise)
+		}
+	}
+	for name := range provoked {
+		if !seen[name] {
+			t.Errorf("%s is not in the table", name)
+		}
+	}
+	t.Logf("not built: %v", notYet)
+}
+
+// impossible is what the table says of statuses of reliable datagrams, of the kernel's MAD layer and of tag matching.
+func impossible(name, when string) bool {
+	return strings.Contains(when, "never") || strings.Contains(when, "RD only") || strings.Contains(when, "kernel only") ||
+		strings.HasPrefix(name, "TM_") || name == "LOC_RDD_VIOL_ERR"
+}
+
+// wantError waits for a failed completion, of which nothing is valid but wr_id, status, qp_num and vendor_err, and wants
+// the queue pair in the error state when it is seen.
+func wantError(s *side, id uint64, status ib.WCStatus) {
+	s.t.Helper()
+	wc := s.expect(id, status)
+	want := verbs.WC{WRID: id, Status: status, QPN: s.qp.QPN(), VendorErr: wc.VendorErr}
+	if wc != want || wc.VendorErr == 0 {
+		s.t.Errorf("completion %+v, want %+v and a vendor error", wc, want)
+	}
+	if state := s.qp.State(); state != ib.StateErr {
+		s.t.Errorf("%v, and the queue pair is in %v", status, state)
+	}
+}
+
+// rdma is a request for the first n bytes of the peer's memory, with the key changed by flip.
+func (s *side) rdma(op ib.WROpcode, id uint64, n int, peer *side, flip ib.RKey) verbs.SendWR {
+	wr := s.send(id, n)
+	wr.Opcode, wr.RemoteAddr, wr.RKey = op, peer.mr.Addr(), peer.mr.RKey()^flip
+	return wr
+}
+
+// newUnconnectedPair makes two devices on one network that do not wait long for acknowledgements; wrap goes around the
+// port of the first.
+func newUnconnectedPair(t testing.TB, wrap func(nic.Port) nic.Port) (a, b *side) {
+	t.Helper()
+	var net embedded.Network
+	quick := nic.Limits{AckFloor: 2 * time.Millisecond}
+	a = newSide(t, openDevice(t, embedded.Options{Network: &net, Limits: quick, Wrap: wrap}), 256, smallCap)
+	b = newSide(t, openDevice(t, embedded.Options{Network: &net, Limits: quick}), 256, smallCap)
+	return a, b
+}
+
+// newFaultyPair connects two devices; what the first sends and receives passes a plan.
+func newFaultyPair(t testing.TB, plan fault.Plan) (a, b *side, port *fault.Port) {
+	t.Helper()
+	a, b = newUnconnectedPair(t, func(p nic.Port) nic.Port {
+		port = must(fault.Wrap(p, plan))
+		return port
+	})
+	connectSides(t, a, b, verbs.RCAttr{})
+	return a, b, port
+}
+
+// newTamperedPair connects two devices; change is done to every packet that the first receives.
+func newTamperedPair(t testing.TB, change func(*wire.Packet)) (a, b *side) {
+	t.Helper()
+	a, b = newUnconnectedPair(t, func(p nic.Port) nic.Port { return tampered{p, change} })
+	connectSides(t, a, b, verbs.RCAttr{})
+	return a, b
+}
+
+type tampered struct {
+	nic.Port
+	change func(*wire.Packet)
+}
+
+func (p tampered) Recv(now clock.Time, packets []wire.Packet) int {
+	n := p.Port.Recv(now, packets)
+	for i := range packets[:n] {
+		p.change(&packets[i])
+	}
+	return n
+}
+
+// stumble is memory over which the device falls.
+type stumble struct{}
+
+func (stumble) Bytes(uint64, int) []byte   { panic("a mistake in the device") }
+func (stumble) Read([]byte, uint64) error  { panic("a mistake in the device") }
+func (stumble) Write([]byte, uint64) error { panic("a mistake in the device") }
