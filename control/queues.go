@@ -152,8 +152,6 @@ func (s *Session) createQP(q *ctl.CreateQP) (any, error) {
 		return nil, err
 	}
 	switch {
-	case q.SRQ != 0:
-		return nil, fmt.Errorf("shared receive queue %d: this device has none: %w", q.SRQ, syscall.EOPNOTSUPP)
 	case q.SigAll > 1:
 		return nil, fmt.Errorf("sq_sig_all is %d: %w", q.SigAll, syscall.EINVAL)
 	case q.Type > 255:
@@ -168,6 +166,13 @@ func (s *Session) createQP(q *ctl.CreateQP) (any, error) {
 		// The device judges the capacities before it asks for the block that they need.
 		Block:  func(l abi.QPLayout) ([]byte, error) { return a.place(q.Offset, l.Size()) },
 		Cookie: q.Cookie, Handle: s.pairs.next(),
+	}
+	if q.SRQ != 0 {
+		v, err := s.pools.get(q.SRQ)
+		if err != nil {
+			return nil, err
+		}
+		c.SRQ = v.srq
 	}
 	qp, err := s.ctx.CreateQP(c)
 	if err != nil {

@@ -48,6 +48,7 @@ type Session struct {
 	regions     table[*region]
 	channels    table[*channel]
 	queues      table[*queue]
+	pools       table[*pool]
 	pairs       table[*pair]
 }
 
@@ -65,6 +66,7 @@ func newSession(peer Peer, foreign bool, devices []*Device, quota Quota, log *sl
 		regions:  newTable[*region]("memory region"),
 		channels: newTable[*channel]("completion channel"),
 		queues:   newTable[*queue]("completion queue"),
+		pools:    newTable[*pool]("shared receive queue"),
 		pairs:    newTable[*pair]("queue pair"),
 	}
 }

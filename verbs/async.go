@@ -8,11 +8,12 @@ import (
 	"github.com/softnic/softnicd/ib"
 )
 
-// AsyncEvent is something that happened without being asked for. Of QP, CQ and Port the one is set that Type concerns.
+// AsyncEvent is something that happened without being asked for. Of QP, CQ, SRQ and Port the one is set that Type concerns.
 type AsyncEvent struct {
 	Type ib.EventType
 	QP   *QP
 	CQ   *CQ
+	SRQ  *SRQ
 	Port uint8
 }
 
@@ -71,7 +72,8 @@ func (a *asyncQueue) get(ctx context.Context, c *Context, want *CQ) (AsyncEvent,
 func (a *asyncQueue) take(want *CQ) (AsyncEvent, bool) {
 	for i := 0; i < len(a.ready); i++ {
 		e := a.ready[i]
-		gone := e.CQ != nil && e.CQ.closed.Load() || e.QP != nil && e.QP.closed.Load()
+		gone := e.CQ != nil && e.CQ.closed.Load() || e.QP != nil && e.QP.closed.Load() ||
+			e.SRQ != nil && e.SRQ.closed.Load()
 		if !gone && e.CQ != want && (want != nil || a.claimed[e.CQ] > 0) {
 			continue
 		}
@@ -138,6 +140,9 @@ func (c *Context) resolve(kind ib.EventType, handle uint32, cookie uint64) (Asyn
 	case ib.EventCQErr:
 		e.CQ = c.cqs[cookie]
 		return e, e.CQ != nil
+	case ib.EventSRQErr, ib.EventSRQLimitReached:
+		e.SRQ = c.srqs[cookie]
+		return e, e.SRQ != nil
 	case ib.EventDeviceFatal:
 	case ib.EventPortActive, ib.EventPortErr, ib.EventLIDChange, ib.EventPKeyChange, ib.EventSMChange,
 		ib.EventClientReregister, ib.EventGIDChange:

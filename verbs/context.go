@@ -42,6 +42,7 @@ type Context struct {
 	cookie   uint64 // the last one given; none is given twice
 	cqs      map[uint64]*CQ
 	qps      map[uint64]*QP
+	srqs     map[uint64]*SRQ
 	channels map[*CompChannel]struct{}
 	pinned   map[*MR]struct{}
 	process  bool // the daemon knows how to reach this process's memory
@@ -58,7 +59,7 @@ func OpenConn(conn ctl.Conn, name string) (*Context, error) {
 	e, ok := conn.(interface{ Embedded() bool })
 	c := &Context{
 		conn: conn, embedded: ok && e.Embedded(), bellFD: -1,
-		cqs: map[uint64]*CQ{}, qps: map[uint64]*QP{}, channels: map[*CompChannel]struct{}{}, pinned: map[*MR]struct{}{},
+		cqs: map[uint64]*CQ{}, qps: map[uint64]*QP{}, srqs: map[uint64]*SRQ{}, channels: map[*CompChannel]struct{}{}, pinned: map[*MR]struct{}{},
 	}
 	c.arenas = arena.New(arenaSource{c})
 	if err := c.open(name); err != nil {
@@ -131,13 +132,16 @@ func (c *Context) Close() error {
 	err := c.conn.Close()
 	c.gone.Store(true)
 	c.mu.Lock()
-	cqs, qps, channels := c.cqs, c.qps, c.channels
-	c.cqs, c.qps, c.channels = map[uint64]*CQ{}, map[uint64]*QP{}, map[*CompChannel]struct{}{}
+	cqs, qps, srqs, channels := c.cqs, c.qps, c.srqs, c.channels
+	c.cqs, c.qps, c.srqs, c.channels = map[uint64]*CQ{}, map[uint64]*QP{}, map[uint64]*SRQ{}, map[*CompChannel]struct{}{}
 	pinned := c.pinned
 	c.pinned = map[*MR]struct{}{}
 	c.mu.Unlock()
 	// Posts and polls touch shared memory only with their queue locked, and not once it is closed.
 	for _, q := range qps {
+		q.shut()
+	}
+	for _, q := range srqs {
 		q.shut()
 	}
 	for _, q := range cqs {

@@ -216,6 +216,9 @@ func (q *CQ) account(v abi.CQEView) bool {
 		}
 		w.reset.Store(false)
 	}
+	if v.Queue() == abi.QueueSharedRecv {
+		return true // its slot was free when it was taken
+	}
 	w.done.Store(v.WQEIndex() + 1)
 	return ib.WCStatus(v.Status()) == ib.WCSuccess || !w.isMarker(v.WQEIndex())
 }

@@ -46,6 +46,8 @@ var (
 	errPostState  = fmt.Errorf("the state of the queue pair forbids posting: %w", syscall.EINVAL)
 	errListLong   = fmt.Errorf("more scatter/gather entries than the queue pair was made for: %w", syscall.EINVAL)
 	errInlineLong = fmt.Errorf("more inline data than the queue pair was made for: %w", syscall.EINVAL)
+	errHasSRQ     = fmt.Errorf("the queue pair takes receives from its shared receive queue: post them there: %w", syscall.EINVAL)
+	errSRQFailed  = fmt.Errorf("the shared receive queue is in error: %w", syscall.EIO)
 	errInlineList = fmt.Errorf("inline data belongs in InlineData, not in SGList: %w", syscall.EINVAL)
 )
 

@@ -57,12 +57,17 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 	return nil
 }
 
-// PostRecv posts receive requests, in order. It is as PostSend; only RESET forbids posting.
+// PostRecv posts receive requests, in order. It is as PostSend; only RESET forbids posting. EINVAL for a queue pair of a
+// shared receive queue: they are posted there.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
 	n, err := 0, q.usable()
-	if err == nil && q.block.State() == ib.StateReset {
+	switch {
+	case err != nil:
+	case q.init.SRQ != nil:
+		err = errHasSRQ
+	case q.block.State() == ib.StateReset:
 		err = errPostState
 	}
 	for err == nil && n < len(wrs) {

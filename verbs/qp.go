@@ -24,6 +24,7 @@ type QPInitAttr struct {
 	Type   ib.QPType
 	SendCQ *CQ
 	RecvCQ *CQ
+	SRQ    *SRQ // where receives come from, in place of a receive queue of its own; nil for none
 	Cap    QPCap
 	SigAll bool // every send request completes in SendCQ, signaled or not
 }
@@ -68,6 +69,12 @@ func (p *PD) CreateQP(init QPInitAttr) (*QP, error) {
 	if init.SendCQ == nil || init.RecvCQ == nil || init.SendCQ.ctx != c || init.RecvCQ.ctx != c {
 		return nil, fmt.Errorf("create qp: it needs completion queues of the same context: %w", syscall.EINVAL)
 	}
+	if init.SRQ != nil {
+		if init.SRQ.ctx != c {
+			return nil, fmt.Errorf("create qp: the shared receive queue is of another context: %w", syscall.EINVAL)
+		}
+		init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = 0, 0
+	}
 	asked := abi.RoundQPCap(init.Cap)
 	// The device judges the capacities. Only what is far from any device's limit is judged here, before memory is taken.
 	if asked.MaxSendWR > 1<<22 || asked.MaxRecvWR > 1<<22 || asked.MaxSendSGE > abi.MaxSGE || asked.MaxRecvSGE > abi.MaxSGE ||
@@ -86,6 +93,9 @@ func (p *PD) CreateQP(init QPInitAttr) (*QP, error) {
 	m.SetCap(init.Cap)
 	if init.SigAll {
 		m.SigAll = 1
+	}
+	if init.SRQ != nil {
+		m.SRQ = init.SRQ.handle
 	}
 	c.mu.Lock()
 	c.qps[q.cookie] = q
