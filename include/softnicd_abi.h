@@ -406,17 +406,6 @@ struct softnic_ctl_list_cqs {
 SOFTNIC_ASSERT(sizeof(struct softnic_ctl_list_cqs) == 16, "softnic_ctl_list_cqs");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs, after) == 0, "softnic_ctl_list_cqs.after");
 
-/* ListCQsReply is one page, in order; an empty one is the last. */
-struct softnic_ctl_list_cqs_reply {
-	uint32_t n;
-	uint32_t reserved;
-	struct softnic_ctl_cq_info cqs[20];
-};
-SOFTNIC_ASSERT(sizeof(struct softnic_ctl_list_cqs_reply) == 3208, "softnic_ctl_list_cqs_reply");
-SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, n) == 0, "softnic_ctl_list_cqs_reply.n");
-SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, reserved) == 4, "softnic_ctl_list_cqs_reply.reserved");
-SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, cqs) == 8, "softnic_ctl_list_cqs_reply.cqs");
-
 /* CQInfo is a completion queue at one moment. */
 struct softnic_ctl_cq_info {
 	struct softnic_ctl_cq_place place;
@@ -453,6 +442,17 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, mod_count) == 144, "softnic_
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, mod_period) == 148, "softnic_ctl_cq_info.mod_period");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, armed) == 152, "softnic_ctl_cq_info.armed");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_cq_info, flags) == 156, "softnic_ctl_cq_info.flags");
+
+/* ListCQsReply is one page, in order; an empty one is the last. */
+struct softnic_ctl_list_cqs_reply {
+	uint32_t n;
+	uint32_t reserved;
+	struct softnic_ctl_cq_info cqs[20];
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_list_cqs_reply) == 3208, "softnic_ctl_list_cqs_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, n) == 0, "softnic_ctl_list_cqs_reply.n");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, reserved) == 4, "softnic_ctl_list_cqs_reply.reserved");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_list_cqs_reply, cqs) == 8, "softnic_ctl_list_cqs_reply.cqs");
 
 /* Header starts every message. */
 struct softnic_ctl_header {

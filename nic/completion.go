@@ -27,6 +27,8 @@ type CQ struct {
 	at     int
 	refs   int    // queues of queue pairs
 	demand uint64 // sum of their depths
+	// shared are the shared receive queues whose receives may complete here, and for how many queue pairs.
+	shared map[*SRQ]int
 
 	// The shard's own.
 	overrun bool // died, and its queue pairs have not heard yet

@@ -24,7 +24,8 @@ type CQStatus struct {
 	Channel                           bool // completion events have somewhere to go
 	Dead                              bool // it overran, or its application lied
 	Queues                            int  // send and receive queues that complete into it
-	// Demand is the sum of their depths: what can be posted at once, each request with a completion.
+	// Demand is the sum of their depths, a shared receive queue's once: what can be posted at once, each request with a
+	// completion.
 	Demand uint64
 }
 
@@ -88,6 +89,9 @@ func (q *CQ) status() CQStatus {
 		Capacity: q.queue.Capacity(), HighWater: q.queue.HighWater(), Overruns: q.queue.Overruns(), Dead: q.queue.Dead(),
 		Events: q.queue.Events(), Channel: q.cfg.Notifier != nil, Queues: q.refs, Demand: q.demand,
 	}
+	for srq := range q.shared {
+		s.Demand += uint64(srq.MaxWR())
+	}
 	s.ModerationCount, s.ModerationPeriod = q.queue.Moderation()
 	if c.dead.Load() {
 		return s // its memory may be gone
@@ -109,4 +113,19 @@ func (q *CQ) attach(depth uint32) {
 func (q *CQ) detach(depth uint32) {
 	q.refs--
 	q.demand -= uint64(depth)
+}
+
+// share counts a queue pair whose receives come out of a shared queue and complete into q; unshare takes it out again. All
+// that is posted there may complete here. The context's lock is held.
+func (q *CQ) share(srq *SRQ) {
+	if q.shared == nil {
+		q.shared = make(map[*SRQ]int)
+	}
+	q.shared[srq]++
+}
+
+func (q *CQ) unshare(srq *SRQ) {
+	if q.shared[srq]--; q.shared[srq] == 0 {
+		delete(q.shared, srq)
+	}
 }

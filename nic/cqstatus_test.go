@@ -104,3 +104,43 @@ func TestCQStatus(t *testing.T) {
 		t.Errorf("without queue pairs: %+v", s)
 	}
 }
+
+// A shared receive queue counts once for each completion queue, whatever the number of its queue pairs.
+func TestCQDemandOfSharedReceives(t *testing.T) {
+	_, a, _ := newPair(t, nil)
+	srq, err := a.ctx.CreateSRQ(SRQConfig{PD: a.pd, MaxWR: 128, MaxSGE: 1, Handle: 5,
+		Block: func(l abi.QPLayout) ([]byte, error) { return make([]byte, l.Size()), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, abi.CQBlockSize(64))
+	other, err := a.ctx.CreateCQ(CQConfig{Block: block, Entries: 64, Handle: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var qps []*QP
+	for i := range 3 {
+		qps = append(qps, a.newQP(t, func(c *QPConfig) {
+			c.SRQ, c.Cap.MaxSendWR = srq, 16
+			if i == 2 {
+				c.RecvCQ = other
+			}
+		}).qp)
+	}
+	want := func(queue, demand uint64) {
+		t.Helper()
+		if got := a.cq.status().Demand; got != queue {
+			t.Errorf("demand %d, want %d", got, queue)
+		}
+		if got := other.status().Demand; got != demand {
+			t.Errorf("demand of the other queue %d, want %d", got, demand)
+		}
+	}
+	want(3*16+128, 128)
+	_ = a.ctx.DestroyQP(qps[0])
+	want(2*16+128, 128)
+	_ = a.ctx.DestroyQP(qps[1])
+	want(16, 128)
+	_ = a.ctx.DestroyQP(qps[2])
+	want(0, 0)
+}

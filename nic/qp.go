@@ -133,6 +133,7 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	q.sendCQ.attach(q.cap.MaxSendWR)
 	q.recvCQ.attach(q.cap.MaxRecvWR)
 	if q.srq != nil {
+		q.recvCQ.share(q.srq)
 		q.srq.refs++
 	}
 	// Built; now everybody may find it.
@@ -213,6 +214,7 @@ func (q *QP) release() {
 	q.sendCQ.detach(q.cap.MaxSendWR)
 	q.recvCQ.detach(q.cap.MaxRecvWR)
 	if q.srq != nil {
+		q.recvCQ.unshare(q.srq)
 		q.srq.refs--
 	}
 	q.ctx.purse.uncharge(resQPs, 1)

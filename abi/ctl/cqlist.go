@@ -20,13 +20,6 @@ type ListCQs struct {
 	After CQPlace
 }
 
-// ListCQsReply is one page, in order; an empty one is the last. A queue that exists all the while is listed exactly once.
-type ListCQsReply struct {
-	N        uint32
-	Reserved uint32
-	CQs      [20]CQInfo
-}
-
 // Bits of CQInfo.Flags.
 const (
 	CQChannel           = 1 << 0 // the queue has a completion channel
@@ -52,4 +45,11 @@ type CQInfo struct {
 	ModPeriod   uint32 // microseconds
 	Armed       uint32 // abi.ArmKind
 	Flags       uint32
+}
+
+// ListCQsReply is one page, in order; an empty one is the last. A queue that exists all the while is listed exactly once.
+type ListCQsReply struct {
+	N        uint32
+	Reserved uint32
+	CQs      [20]CQInfo
 }
