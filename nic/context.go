@@ -43,6 +43,7 @@ type Context struct {
 	closed bool
 	pds    members[*PD]
 	mrs    members[*MR]
+	mws    members[*MW]
 	cqs    members[*CQ]
 	srqs   members[*SRQ]
 	memory uint64 // charged by ChargeMemory
@@ -151,8 +152,12 @@ func (c *Context) Close() error {
 	for _, q := range qps {
 		q.release()
 	}
+	for len(c.mws.list) > 0 {
+		c.forgetMW(c.mws.list[0])
+	}
 	for len(c.mrs.list) > 0 {
-		c.forgetMR(c.mrs.list[0])
+		// Nothing is bound to it any more, so that it cannot stay.
+		_ = c.forgetMR(c.mrs.list[0])
 	}
 	c.dev.Grace()
 	for len(c.cqs.list) > 0 {

@@ -104,7 +104,7 @@ func New(cfg Config) (*Device, error) {
 	}
 	d.limits = cfg.Limits.fill(d.profile.Limits.fill(DefaultLimits()))
 	d.ledger = newLedger(&d.limits)
-	d.keys = dma.NewTable(int(d.limits.MaxMR), random)
+	d.keys = dma.NewTable(int(d.limits.MaxMR)+int(d.limits.MaxMW), random)
 	d.newEngine = d.newRC
 	link := cfg.Link
 	d.link.Store(&link)
@@ -240,10 +240,11 @@ func (d *Device) Attr() ib.DeviceAttr {
 		MaxSGERD:      l.MaxSGE,
 		MaxInlineData: l.MaxInlineData,
 		DeviceCapFlags: ib.CapBadPKeyCntr | ib.CapCurrQPStateMod | ib.CapPortActiveEvent | ib.CapSysImageGUID | ib.CapRCRNRNakGen |
-			ib.CapSRQResize,
+			ib.CapSRQResize | ib.CapMemWindow | ib.CapMemMgtExt | ib.CapMemWindow2B | ib.CapFlushGlobal | ib.CapAtomicWrite,
 		MaxCQ:           l.MaxCQ,
 		MaxCQE:          l.MaxCQE,
 		MaxMR:           l.MaxMR,
+		MaxMW:           l.MaxMW,
 		MaxPD:           l.MaxPD,
 		MaxSRQ:          l.MaxSRQ,
 		MaxSRQWR:        l.MaxSRQWR,

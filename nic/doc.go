@@ -10,7 +10,7 @@
 //
 //	device.go      the device: making it, turning it, ending it
 //	context.go     an application's use of it; quota.go what that may cost
-//	memory.go      protection domains and memory regions
+//	memory.go      protection domains and memory regions; rereg.go changes those, window.go is memory windows
 //	completion.go  completion queues; srq.go shared receive queues
 //	qp.go          queue pairs: create, query, destroy
 //	modify.go      changing them; transitions.go is the state table, path.go the way to a peer

@@ -16,6 +16,7 @@ type Limits struct {
 	MaxCQ          uint32
 	MaxCQE         uint32
 	MaxMR          uint32
+	MaxMW          uint32 // memory windows; zero means as many as regions, if that is given
 	MaxSRQ         uint32
 	MaxSRQWR       uint32
 	MaxPD          uint32
@@ -46,6 +47,7 @@ func DefaultLimits() Limits {
 		MaxCQ:          65536,
 		MaxCQE:         4194303,
 		MaxMR:          65536,
+		MaxMW:          65536,
 		MaxSRQ:         16384,
 		MaxSRQWR:       16384,
 		MaxPD:          65536,
@@ -69,7 +71,9 @@ func (l Limits) fill(d Limits) Limits {
 	fill(&l.MaxInlineData, d.MaxInlineData)
 	fill(&l.MaxCQ, d.MaxCQ)
 	fill(&l.MaxCQE, d.MaxCQE)
+	fill(&l.MaxMW, l.MaxMR) // of who says how many regions there are
 	fill(&l.MaxMR, d.MaxMR)
+	fill(&l.MaxMW, d.MaxMW)
 	fill(&l.MaxSRQ, d.MaxSRQ)
 	fill(&l.MaxSRQWR, d.MaxSRQWR)
 	fill(&l.MaxPD, d.MaxPD)

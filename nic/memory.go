@@ -13,7 +13,7 @@ type PD struct {
 	ctx    *Context
 	domain dma.Domain
 	at     int
-	refs   int // regions, queue pairs, shared receive queues
+	refs   int // regions, windows, queue pairs, shared receive queues
 }
 
 func (p *PD) place() *int { return &p.at }
@@ -33,7 +33,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	return p, nil
 }
 
-// DeallocPD destroys a protection domain. The error wraps EBUSY while regions or queues use it.
+// DeallocPD destroys a protection domain. The error wraps EBUSY while regions, windows or queues use it.
 func (c *Context) DeallocPD(p *PD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ type MRConfig struct {
 type MR struct {
 	ctx *Context
 	pd  *PD
-	mr  dma.MR
+	mr  *dma.MR // another one after ReregMR
 	at  int
 }
 
@@ -86,8 +86,9 @@ func (m *MR) RKey() ib.RKey { return m.mr.RKey }
 // Rights on memory that the device grants, and those that it knows but does not offer.
 const (
 	accessRights = ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessZeroBased |
-		ib.AccessHugeTLB
-	accessMissing = ib.AccessOnDemand | ib.AccessFlushGlobal | ib.AccessFlushPersistent | ib.AccessMWBind
+		ib.AccessHugeTLB | ib.AccessMWBind | ib.AccessFlushGlobal
+	// No memory here is known to outlive the host's power, so none can promise what FLUSH_PERSISTENT asks for.
+	accessMissing = ib.AccessOnDemand | ib.AccessFlushPersistent
 )
 
 // RegMR registers memory (ibv_reg_mr). The error wraps EINVAL for what makes no sense, EOPNOTSUPP for rights the device
@@ -115,10 +116,13 @@ func (c *Context) regMR(p *PD, cfg MRConfig) (*MR, error) {
 	if err := checkAccess(cfg.Access); err != nil {
 		return nil, err
 	}
+	if err := checkZeroBased(cfg.Access, cfg.Base); err != nil {
+		return nil, err
+	}
 	if err := c.purse.charge(resMRs, 1); err != nil {
 		return nil, err
 	}
-	m := &MR{ctx: c, pd: p, mr: dma.MR{
+	m := &MR{ctx: c, pd: p, mr: &dma.MR{
 		Domain: &p.domain,
 		Region: cfg.Region,
 		Offset: cfg.Offset,
@@ -126,7 +130,7 @@ func (c *Context) regMR(p *PD, cfg MRConfig) (*MR, error) {
 		Length: cfg.Length,
 		Access: cfg.Access &^ ib.AccessOptional,
 	}}
-	if err := c.dev.keys.Insert(&m.mr); err != nil {
+	if err := c.dev.keys.Insert(m.mr); err != nil {
 		c.purse.uncharge(resMRs, 1)
 		return nil, err
 	}
@@ -149,22 +153,35 @@ func checkAccess(a ib.AccessFlags) error {
 	return nil
 }
 
+// checkZeroBased holds zero-based regions to their name.
+func checkZeroBased(a ib.AccessFlags, base uint64) error {
+	if a&ib.AccessZeroBased != 0 && base != 0 {
+		return fmt.Errorf("access %s: a zero-based region begins at address 0, not %#x: %w", a, base, syscall.EINVAL)
+	}
+	return nil
+}
+
 // DeregMR ends a registration and returns when the device does not touch the memory any more: the caller may close the
-// region.
+// region. The error wraps EBUSY while memory windows are bound to the region.
 func (c *Context) DeregMR(m *MR) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m == nil || m.ctx != c || m.at < 0 {
 		return fmt.Errorf("dereg mr: no such memory region in this context: %w", syscall.EINVAL)
 	}
-	c.forgetMR(m)
+	if err := c.forgetMR(m); err != nil {
+		return fmt.Errorf("dereg mr: %w", err)
+	}
 	c.dev.Grace()
 	return nil
 }
 
-func (c *Context) forgetMR(m *MR) {
-	c.dev.keys.Remove(&m.mr)
+func (c *Context) forgetMR(m *MR) error {
+	if err := c.dev.keys.Remove(m.mr); err != nil {
+		return err
+	}
 	c.mrs.remove(m)
 	m.pd.refs--
 	c.purse.uncharge(resMRs, 1)
+	return nil
 }

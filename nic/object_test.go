@@ -99,16 +99,24 @@ func TestRegMRRefuses(t *testing.T) {
 		cfg  MRConfig
 		want syscall.Errno
 	}{
-		"length 0":             {MRConfig{Region: region}, syscall.EINVAL},
-		"no region":            {MRConfig{Length: 1}, syscall.EINVAL},
-		"beyond the region":    {MRConfig{Region: region, Offset: 1, Length: 100}, syscall.EINVAL},
-		"offset wraps":         {MRConfig{Region: region, Offset: 1<<64 - 1, Length: 2}, syscall.EINVAL},
-		"address wraps":        {MRConfig{Region: region, Base: 1<<64 - 50, Length: 100}, syscall.EINVAL},
-		"remote write alone":   {MRConfig{Region: region, Length: 1, Access: ib.AccessRemoteWrite}, syscall.EINVAL},
-		"remote atomic alone":  {MRConfig{Region: region, Length: 1, Access: ib.AccessRemoteAtomic}, syscall.EINVAL},
-		"on demand":            {MRConfig{Region: region, Length: 1, Access: ib.AccessOnDemand}, syscall.EOPNOTSUPP},
-		"unknown right":        {MRConfig{Region: region, Length: 1, Access: 1 << 15}, syscall.EINVAL},
-		"optional right is ok": {MRConfig{Region: region, Length: 1, Access: ib.AccessRelaxedOrdering}, 0},
+		"length 0":              {MRConfig{Region: region}, syscall.EINVAL},
+		"no region":             {MRConfig{Length: 1}, syscall.EINVAL},
+		"beyond the region":     {MRConfig{Region: region, Offset: 1, Length: 100}, syscall.EINVAL},
+		"offset wraps":          {MRConfig{Region: region, Offset: 1<<64 - 1, Length: 2}, syscall.EINVAL},
+		"address wraps":         {MRConfig{Region: region, Base: 1<<64 - 50, Length: 100}, syscall.EINVAL},
+		"remote write alone":    {MRConfig{Region: region, Length: 1, Access: ib.AccessRemoteWrite}, syscall.EINVAL},
+		"remote atomic alone":   {MRConfig{Region: region, Length: 1, Access: ib.AccessRemoteAtomic}, syscall.EINVAL},
+		"on demand":             {MRConfig{Region: region, Length: 1, Access: ib.AccessOnDemand}, syscall.EOPNOTSUPP},
+		"unknown right":         {MRConfig{Region: region, Length: 1, Access: 1 << 15}, syscall.EINVAL},
+		"optional right is ok":  {MRConfig{Region: region, Length: 1, Access: ib.AccessRelaxedOrdering}, 0},
+		"any optional right":    {MRConfig{Region: region, Length: 1, Access: ib.AccessOptional}, 0},
+		"beyond the optional":   {MRConfig{Region: region, Length: 1, Access: 1 << 30}, syscall.EINVAL},
+		"flush, persistent":     {MRConfig{Region: region, Length: 1, Access: ib.AccessFlushPersistent}, syscall.EOPNOTSUPP},
+		"flush, global":         {MRConfig{Region: region, Length: 1, Access: ib.AccessFlushGlobal}, 0},
+		"for windows":           {MRConfig{Region: region, Length: 1, Access: ib.AccessMWBind}, 0},
+		"huge pages":            {MRConfig{Region: region, Length: 1, Access: ib.AccessHugeTLB}, 0},
+		"zero-based":            {MRConfig{Region: region, Length: 1, Access: ib.AccessZeroBased}, 0},
+		"zero-based, elsewhere": {MRConfig{Region: region, Length: 1, Base: 4096, Access: ib.AccessZeroBased}, syscall.EINVAL},
 	} {
 		m, err := a.ctx.RegMR(a.pd, tt.cfg)
 		if errno(err) != tt.want {

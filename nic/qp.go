@@ -202,6 +202,7 @@ func (c *Context) DestroyQP(q *QP) error {
 		return fmt.Errorf("destroy qp: %w", err)
 	}
 	c.shard.do(c.shard.retire(q))
+	c.releaseWindows(q)
 	q.release()
 	return nil
 }

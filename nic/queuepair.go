@@ -71,6 +71,10 @@ func (q *served) FetchSend(r *transport.Request) transport.Fetched {
 		r.Bind = transport.Bind{Window: w.Imm, LKey: ib.LKey(w.Compare >> 32), Access: ib.AccessFlags(uint32(w.Compare))}
 	case ib.WRFlush:
 		r.Length = w.Operand
+		r.Flush = transport.Flush{Placement: ib.FlushPlacement(w.Compare), Level: ib.FlushLevel(w.Compare >> 32)}
+		if uint64(r.Flush.Placement)|uint64(r.Flush.Level)<<32 != w.Compare {
+			return transport.Malformed
+		}
 	}
 	return transport.Ready
 }

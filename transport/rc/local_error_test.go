@@ -79,6 +79,16 @@ func TestLocalErrors(t *testing.T) {
 		{"LOCAL_INV of no key", op(ib.WRLocalInv), ib.WCMWBindErr, transport.VendorBadKey},
 		{"BIND_MW of no window", op(ib.WRBindMW), ib.WCMWBindErr, transport.VendorBadKey},
 		{"FLUSH with a list", listed(flush(8), sge(0, 8)), ib.WCLocQPOpErr, transport.VendorMalformedWQE},
+		{"FLUSH of a placement that no header holds", plain(func() transport.Request {
+			r := flush(8)
+			r.Flush.Placement = 17 // would pass for 1
+			return r
+		}()), ib.WCLocQPOpErr, transport.VendorMalformedWQE},
+		{"FLUSH of a level that no header holds", plain(func() transport.Request {
+			r := flush(8)
+			r.Flush.Level = 4
+			return r
+		}()), ib.WCLocQPOpErr, transport.VendorMalformedWQE},
 		{"FLUSH of 2^31+1 bytes", plain(flush(1<<31 + 1)), ib.WCLocLenErr, transport.VendorTooLong},
 		{"ATOMIC_WRITE of 4 bytes", listed(atomicWrite(0), sge(0, 4)), ib.WCLocLenErr, transport.VendorTooLong},
 		{"ATOMIC_WRITE of 16 bytes", listed(atomicWrite(0), sge(0, 8), sge(0, 8)), ib.WCLocLenErr, transport.VendorTooLong},

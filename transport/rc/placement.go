@@ -27,10 +27,10 @@ func (r *requester) judgeValue(w *work) {
 	}
 }
 
-// judgeFlush asks whether a FLUSH names no memory of this side and a range that a header can hold.
+// judgeFlush asks whether a FLUSH names no memory of this side, and whether a header can hold what it asks for.
 func judgeFlush(w *work) {
 	switch {
-	case w.entries != 0:
+	case w.entries != 0, uint32(w.compare) > 15, w.compare>>32 > 3:
 		w.spoil(ib.WCLocQPOpErr, transport.VendorMalformedWQE)
 	case w.swap > maxMessageSize:
 		w.spoil(ib.WCLocLenErr, transport.VendorTooLong)
