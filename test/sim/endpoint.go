@@ -49,6 +49,7 @@ type endpoint struct {
 
 	incoming []*request // of the peer, those that consume receives, as they were posted
 	words    [ownWords]uint64
+	fresh    ib.PSN     // of the next request packet that was never sent
 	learns   clock.Time // when this end hears that its peer has died
 	rnrEnds  clock.Time // when the peer may be asked again that was not ready; 0 if it was
 	failed   bool       // a request or receive ended with an error
@@ -69,6 +70,7 @@ func newEndpoint(conn *connection, side int, app *application) *endpoint {
 		app: app, conn: conn, side: &conn.plan.Side[side], name: endpointName(conn.index, side), learns: clock.Never,
 	}
 	e.script = make([]request, len(e.side.Script)+2) // two more for an offence and drain
+	e.fresh = e.side.StartPSN
 	e.planned = copy(e.script, e.side.Script)
 	d := app.dice
 	pick := func(depth uint32) *queue {

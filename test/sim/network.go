@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/softnic/softnicd/clock"
-	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/nic"
 	"github.com/softnic/softnicd/trace"
 	"github.com/softnic/softnicd/wire"
@@ -105,7 +104,7 @@ func (n *network) accept(from *node, f *wire.Frame) error {
 	p := n.take()
 	p.id = 0
 	if n.dice.chance(300) {
-		p.id = uint16(n.dice.below(64)) // as a segment of a group has
+		p.id = oneOf(n.dice, uint16(n.dice.below(64)), uint16(n.dice.r.Uint32())) // segments of a group have their index
 	}
 	b, err := f.AppendTo(p.Bytes[:0], p.id)
 	if err != nil {
@@ -245,24 +244,6 @@ func describe(b []byte) string {
 		text += " " + bytesText(n)
 	}
 	return text
-}
-
-// checkFrame asks of a frame what must be true of all: it goes to the peer, from us, and is no longer than agreed.
-func (e *endpoint) checkFrame(f *wire.Frame) {
-	w, h := e.app.w, f.BTH()
-	e.checkPatience(h.Opcode())
-	switch {
-	case e.app.dead:
-		w.accuse("%s sent a packet after its end", e.name)
-	case f.Path.Source != e.app.node.gid || f.Path.Dest != e.peer.app.node.gid:
-		w.accuse("%s sent from %v to %v, which is not its path", e.name, f.Path.Source.Addr(), f.Path.Dest.Addr())
-	case h.DestQP() != e.peer.qp.QPN():
-		w.accuse("%s sent to queue pair %v, its peer is %v", e.name, h.DestQP(), e.peer.qp.QPN())
-	case h.Opcode().Service() != wire.ServiceRC || !h.Opcode().Valid() || h.PKey() != ib.DefaultPKey || h.TVer() != 0:
-		w.accuse("%s sent a header that makes no sense: % x", e.name, f.Header())
-	case f.PayloadLen() > e.conn.plan.MTU.Bytes():
-		w.accuse("%s sent %d bytes over a path MTU of %v", e.name, f.PayloadLen(), e.conn.plan.MTU)
-	}
 }
 
 func bytesText(n int) string { return strconv.Itoa(n) + " B" }

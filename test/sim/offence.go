@@ -40,8 +40,11 @@ func (c *connection) offend() {
 		w.RemoteAddr += uint64(len(t.mem) - 1)
 	case 2: // before the beginning
 		w.RemoteAddr--
-	case 3: // memory that peers may not read
-		r.op = ib.WRRDMARead
+	case 3: // memory that peers may not touch
+		r.op = oneOf(d, ib.WRRDMARead, ib.WRRDMAWrite, ib.WRAtomicFetchAdd)
+		if r.isAtomic() {
+			r.length = 8
+		}
 		w.RemoteAddr, w.RKey = e.peer.sink.base, uint32(e.peer.sink.mr.RKey())
 	case 4: // atomics want 8 bytes in one place
 		r.op, r.length = ib.WRAtomicFetchAdd, 8

@@ -19,7 +19,8 @@ type queue struct {
 	latest  clock.Time // of a completion
 	armed   abi.ArmKind
 	fired   bool
-	present int // entries that were there when it was armed: they make no event
+	due     bool // entries came that are a reason for the event
+	present int  // entries that were there when it was armed: they make no event
 }
 
 // create makes the queue, when it is known how deep it has to be.
@@ -57,7 +58,7 @@ func (q *queue) arm() {
 		kind = abi.ArmSolicited
 	}
 	q.present = q.reader.Peek(int(q.reader.Capacity()))
-	q.armed, q.fired = kind, false
+	q.armed, q.fired, q.due = kind, false, false
 	if missed := q.reader.ReqNotify(kind); missed != (q.present > 0) {
 		q.app.w.failf("%s: armed with %d entries there, missed events: %v", q.app.name, q.present, missed)
 	}
@@ -70,7 +71,6 @@ func (q *queue) arm() {
 func (q *queue) drain() {
 	a := q.app
 	var batch [16]abi.CQE
-	due := false
 	for {
 		n, err := q.reader.Poll(batch[:a.dice.between(1, len(batch))])
 		if err != nil {
@@ -81,7 +81,7 @@ func (q *queue) drain() {
 			if q.present > 0 {
 				q.present--
 			} else {
-				due = due || q.armed == abi.ArmNext || solicited
+				q.due = q.due || q.armed == abi.ArmNext || solicited
 			}
 		}
 		if n == 0 {
@@ -89,14 +89,17 @@ func (q *queue) drain() {
 		}
 		if a.dice.chance(50) {
 			a.wake(a.w.now + 1) // the rest in another turn
-			break
+			return
 		}
 	}
 	if q.armed == abi.ArmNone {
 		return
 	}
-	if due && !q.fired {
+	if q.due && !q.fired {
 		a.w.failf("%s: completions came and no event, although one was asked for", a.name)
+	}
+	if q.fired && !q.due {
+		a.w.failf("%s: an event came, and no completion that was a reason for it", a.name)
 	}
 	if q.fired {
 		q.armed, q.present = abi.ArmNone, 0
