@@ -13,21 +13,23 @@ import (
 
 // deviceInfo is what devinfo says about a device.
 type deviceInfo struct {
-	Name     string        `json:"hca_id"`
-	GUID     string        `json:"node_guid"`
-	Attr     ib.DeviceAttr `json:"device_attr"`
-	Port     ib.PortAttr   `json:"port_attr"`
-	GIDs     []gidInfo     `json:"gids"`
-	firmware string
-	netdev   string
+	name string
+	guid uint64
+	attr ib.DeviceAttr
+	port ib.PortAttr
+	gids []verbs.GIDEntry
 }
 
-type gidInfo struct {
-	Index int    `json:"index"`
-	GID   string `json:"gid"`
-	Addr  string `json:"address"`
-	Type  string `json:"type"`
+// fact is one of the things that devinfo says, under the name that ibv_devinfo has for it: in words for people, and as a
+// value for JSON.
+type fact struct {
+	name  string
+	words string
+	value any
 }
+
+// number is a fact that reads the same in both.
+func number[T uint8 | uint16 | uint32](name string, v T) fact { return fact{name, fmt.Sprint(v), v} }
 
 func newDevinfo() *cobra.Command {
 	var socket, output, device string
@@ -48,7 +50,11 @@ func newDevinfo() *cobra.Command {
 				return err
 			}
 			if output == "json" {
-				return writeJSON(c.OutOrStdout(), infos)
+				all := []map[string]any{}
+				for _, i := range infos {
+					all = append(all, i.forScripts())
+				}
+				return writeJSON(c.OutOrStdout(), all)
 			}
 			for _, i := range infos {
 				i.print(c.OutOrStdout(), verbose)
@@ -69,7 +75,7 @@ func queryDevices(only string, opts []verbs.Option) ([]*deviceInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := []*deviceInfo{}
+	var infos []*deviceInfo
 	for _, d := range list {
 		if only != "" && d.Name != only {
 			continue
@@ -92,21 +98,16 @@ func queryDevice(name string, opts []verbs.Option) (*deviceInfo, error) {
 		return nil, err
 	}
 	defer ctx.Close()
-	i := &deviceInfo{Name: name, GUID: guid(ctx.NodeGUID())}
-	if i.Attr, err = ctx.QueryDevice(); err != nil {
+	i := &deviceInfo{name: name, guid: ctx.NodeGUID()}
+	if i.attr, err = ctx.QueryDevice(); err != nil {
 		return nil, err
 	}
-	if i.Port, err = ctx.QueryPort(1); err != nil {
+	if i.port, err = ctx.QueryPort(1); err != nil {
 		return nil, err
 	}
-	table, err := ctx.QueryGIDTable(1)
-	if err != nil {
+	if i.gids, err = ctx.QueryGIDTable(1); err != nil {
 		return nil, err
 	}
-	for _, e := range table {
-		i.GIDs = append(i.GIDs, gidInfo{e.Index, e.GID.String(), e.GID.Addr().String(), e.Type.String()})
-	}
-	i.firmware, i.netdev = zeroPadded(i.Attr.FWVer[:]), zeroPadded(i.Port.Netdev[:])
 	return i, nil
 }
 
@@ -117,80 +118,139 @@ func guid(v uint64) string {
 	return fmt.Sprintf("%04x:%04x:%04x:%04x", v>>48, v>>32&0xffff, v>>16&0xffff, v&0xffff)
 }
 
-var portStates = [...]string{"PORT_NOP", "PORT_DOWN", "PORT_INIT", "PORT_ARMED", "PORT_ACTIVE", "PORT_ACTIVE_DEFER"}
-
 func (i *deviceInfo) print(out io.Writer, verbose bool) {
-	a, p := &i.Attr, &i.Port
-	field := func(name string, value any) { fmt.Fprintf(out, "\t%-32s%v\n", name+":", value) }
-	fmt.Fprintf(out, "hca_id:\t%s\n", i.Name)
-	field("transport", "InfiniBand (0)")
-	field("fw_ver", i.firmware)
-	field("node_guid", i.GUID)
-	field("sys_image_guid", guid(a.SysImageGUID))
-	field("vendor_id", fmt.Sprintf("%#04x", a.VendorID))
-	field("vendor_part_id", a.VendorPartID)
-	field("hw_ver", fmt.Sprintf("%#x", a.HWVer))
-	field("phys_port_cnt", a.PhysPortCnt)
+	fmt.Fprintf(out, "hca_id:\t%s\n", i.name)
+	facts := i.identity()
 	if verbose {
-		i.printLimits(field)
+		facts = append(facts, i.limits()...)
 	}
-	port := func(name string, value any) { fmt.Fprintf(out, "\t\t\t%-24s%v\n", name+":", value) }
+	for _, f := range facts {
+		fmt.Fprintf(out, "\t%-32s%s\n", f.name+":", f.words)
+	}
 	fmt.Fprintf(out, "\t\tport:\t1\n")
-	port("state", fmt.Sprintf("%s (%d)", portStates[min(int(p.State), len(portStates)-1)], p.State))
-	port("max_mtu", fmt.Sprintf("%v (%d)", p.MaxMTU, p.MaxMTU))
-	port("active_mtu", fmt.Sprintf("%v (%d)", p.ActiveMTU, p.ActiveMTU))
-	port("sm_lid", 0)
-	port("port_lid", 0)
-	port("port_lmc", "0x00")
-	port("link_layer", "Ethernet")
-	port("netdev", fmt.Sprintf("%s (mtu %d)", i.netdev, p.LinkMTU))
+	facts = i.portState()
 	if verbose {
-		port("max_msg_sz", fmt.Sprintf("%#x", p.MaxMsgSz))
-		port("port_cap_flags", fmt.Sprintf("%#08x", p.PortCapFlags))
-		port("bad_pkey_cntr", p.BadPKeyCntr)
-		port("qkey_viol_cntr", p.QKeyViolCntr)
-		port("pkey_tbl_len", p.PKeyTblLen)
-		port("gid_tbl_len", p.GIDTblLen)
-		port("active_width", fmt.Sprintf("(%d)", p.ActiveWidth))
-		port("active_speed", fmt.Sprintf("(%d)", p.ActiveSpeed))
-		port("phys_state", fmt.Sprintf("(%d)", p.PhysState))
-		for _, g := range i.GIDs {
-			port(fmt.Sprintf("GID[%3d]", g.Index), fmt.Sprintf("%s, %s", g.GID, g.Type))
+		facts = append(facts, i.portLimits()...)
+		for _, g := range i.gids {
+			facts = append(facts, fact{name: fmt.Sprintf("GID[%3d]", g.Index), words: fmt.Sprintf("%s, %s", g.GID, g.Type)})
 		}
+	}
+	for _, f := range facts {
+		fmt.Fprintf(out, "\t\t\t%-24s%s\n", f.name+":", f.words)
 	}
 	fmt.Fprintln(out)
 }
 
-func (i *deviceInfo) printLimits(field func(string, any)) {
-	a := &i.Attr
-	field("max_mr_size", fmt.Sprintf("%#x", a.MaxMRSize))
-	field("page_size_cap", fmt.Sprintf("%#x", a.PageSizeCap))
-	field("max_qp", a.MaxQP)
-	field("max_qp_wr", a.MaxQPWR)
-	field("device_cap_flags", fmt.Sprintf("%#08x", uint64(a.DeviceCapFlags)))
-	field("max_sge", a.MaxSGE)
-	field("max_sge_rd", a.MaxSGERD)
-	field("max_inline_data", a.MaxInlineData)
-	field("max_cq", a.MaxCQ)
-	field("max_cqe", a.MaxCQE)
-	field("max_mr", a.MaxMR)
-	field("max_pd", a.MaxPD)
-	field("max_qp_rd_atom", a.MaxQPRDAtom)
-	field("max_res_rd_atom", a.MaxResRDAtom)
-	field("max_qp_init_rd_atom", a.MaxQPInitRDAtom)
-	field("atomic_cap", fmt.Sprintf("ATOMIC_HCA (%d)", a.AtomicCap))
-	field("max_mw", a.MaxMW)
-	field("max_mcast_grp", a.MaxMcastGrp)
-	field("max_mcast_qp_attach", a.MaxMcastQPAttach)
-	field("max_ah", a.MaxAH)
-	field("max_srq", a.MaxSRQ)
-	field("max_srq_wr", a.MaxSRQWR)
-	field("max_srq_sge", a.MaxSRQSGE)
-	field("max_pkeys", a.MaxPKeys)
-	field("local_ca_ack_delay", a.LocalCAAckDelay)
-	field("min_ack_timeout", fmt.Sprintf("%d us", a.MinAckTimeout))
-	field("num_comp_vectors", a.NumCompVectors)
-	field("cq moderation", fmt.Sprintf("count %d, period %d us", a.MaxCQModCount, a.MaxCQModPeriod))
-	field("completion_timestamp_mask", fmt.Sprintf("%#016x", a.TimestampMask))
-	field("hca_core_clock", fmt.Sprintf("%dkHZ", a.HCACoreClock))
+// forScripts returns everything, under the same names.
+func (i *deviceInfo) forScripts() map[string]any {
+	values := func(lists ...[]fact) map[string]any {
+		m := map[string]any{}
+		for _, list := range lists {
+			for _, f := range list {
+				m[f.name] = f.value
+			}
+		}
+		return m
+	}
+	port := values(i.portState(), i.portLimits())
+	gids := []map[string]any{}
+	for _, g := range i.gids {
+		gids = append(gids, map[string]any{
+			"index": g.Index, "gid": g.GID.String(), "address": g.GID.Addr().String(), "type": g.Type.String(), "ifindex": g.Ifindex,
+		})
+	}
+	port["port"], port["gids"] = 1, gids
+	m := values(i.identity(), i.limits())
+	m["hca_id"], m["ports"] = i.name, []any{port}
+	return m
+}
+
+// identity is what is always said of a device.
+func (i *deviceInfo) identity() []fact {
+	a := &i.attr
+	return []fact{
+		{"transport", "InfiniBand (0)", "InfiniBand"},
+		{"fw_ver", zeroPadded(a.FWVer[:]), zeroPadded(a.FWVer[:])},
+		{"node_guid", guid(i.guid), guid(i.guid)},
+		{"sys_image_guid", guid(a.SysImageGUID), guid(a.SysImageGUID)},
+		{"vendor_id", fmt.Sprintf("%#04x", a.VendorID), a.VendorID},
+		number("vendor_part_id", a.VendorPartID),
+		{"hw_ver", fmt.Sprintf("%#x", a.HWVer), a.HWVer},
+		number("phys_port_cnt", a.PhysPortCnt),
+	}
+}
+
+// limits are for those who want to know it all.
+func (i *deviceInfo) limits() []fact {
+	a := &i.attr
+	return []fact{
+		{"max_mr_size", fmt.Sprintf("%#x", a.MaxMRSize), a.MaxMRSize},
+		{"page_size_cap", fmt.Sprintf("%#x", a.PageSizeCap), a.PageSizeCap},
+		number("max_qp", a.MaxQP),
+		number("max_qp_wr", a.MaxQPWR),
+		{"device_cap_flags", fmt.Sprintf("%#08x", uint64(a.DeviceCapFlags)), uint64(a.DeviceCapFlags)},
+		number("max_sge", a.MaxSGE),
+		number("max_sge_rd", a.MaxSGERD),
+		number("max_inline_data", a.MaxInlineData),
+		number("max_cq", a.MaxCQ),
+		number("max_cqe", a.MaxCQE),
+		number("max_mr", a.MaxMR),
+		number("max_pd", a.MaxPD),
+		number("max_qp_rd_atom", a.MaxQPRDAtom),
+		number("max_res_rd_atom", a.MaxResRDAtom),
+		number("max_qp_init_rd_atom", a.MaxQPInitRDAtom),
+		{"atomic_cap", fmt.Sprintf("ATOMIC_HCA (%d)", a.AtomicCap), a.AtomicCap},
+		number("max_mw", a.MaxMW),
+		number("max_mcast_grp", a.MaxMcastGrp),
+		number("max_mcast_qp_attach", a.MaxMcastQPAttach),
+		number("max_total_mcast_qp_attach", a.MaxTotalMcastQPAttach),
+		number("max_ah", a.MaxAH),
+		number("max_srq", a.MaxSRQ),
+		number("max_srq_wr", a.MaxSRQWR),
+		number("max_srq_sge", a.MaxSRQSGE),
+		number("max_pkeys", a.MaxPKeys),
+		number("local_ca_ack_delay", a.LocalCAAckDelay),
+		{"min_ack_timeout_us", fmt.Sprint(a.MinAckTimeout), a.MinAckTimeout},
+		number("num_comp_vectors", a.NumCompVectors),
+		number("max_cq_mod_count", a.MaxCQModCount),
+		number("max_cq_mod_period", a.MaxCQModPeriod),
+		{"completion_timestamp_mask", fmt.Sprintf("%#016x", a.TimestampMask), a.TimestampMask},
+		{"hca_core_clock", fmt.Sprintf("%dkHZ", a.HCACoreClock), a.HCACoreClock},
+	}
+}
+
+var portStates = [...]string{"PORT_NOP", "PORT_DOWN", "PORT_INIT", "PORT_ARMED", "PORT_ACTIVE", "PORT_ACTIVE_DEFER"}
+
+// portState is what is always said of a port. Path MTUs are bytes; the words have their code as well.
+func (i *deviceInfo) portState() []fact {
+	p := &i.port
+	state := portStates[min(int(p.State), len(portStates)-1)]
+	netdev := zeroPadded(p.Netdev[:])
+	return []fact{
+		{"state", fmt.Sprintf("%s (%d)", state, p.State), state},
+		{"max_mtu", fmt.Sprintf("%v (%d)", p.MaxMTU, p.MaxMTU), p.MaxMTU.Bytes()},
+		{"active_mtu", fmt.Sprintf("%v (%d)", p.ActiveMTU, p.ActiveMTU), p.ActiveMTU.Bytes()},
+		{"sm_lid", "0", 0},
+		{"port_lid", "0", 0},
+		{"port_lmc", "0x00", 0},
+		{"link_layer", "Ethernet", "Ethernet"},
+		{"netdev", fmt.Sprintf("%s (mtu %d)", netdev, p.LinkMTU), netdev},
+	}
+}
+
+func (i *deviceInfo) portLimits() []fact {
+	p := &i.port
+	return []fact{
+		{"max_msg_sz", fmt.Sprintf("%#x", p.MaxMsgSz), p.MaxMsgSz},
+		{"port_cap_flags", fmt.Sprintf("%#08x", p.PortCapFlags), p.PortCapFlags},
+		number("bad_pkey_cntr", p.BadPKeyCntr),
+		number("qkey_viol_cntr", p.QKeyViolCntr),
+		number("pkey_tbl_len", p.PKeyTblLen),
+		number("gid_tbl_len", p.GIDTblLen),
+		{"active_width", fmt.Sprintf("(%d)", p.ActiveWidth), p.ActiveWidth},
+		{"active_speed", fmt.Sprintf("(%d)", p.ActiveSpeed), p.ActiveSpeed},
+		{"phys_state", fmt.Sprintf("(%d)", p.PhysState), p.PhysState},
+		number("netdev_ifindex", p.NetdevIfindex),
+		{"netdev_mtu", fmt.Sprint(p.LinkMTU), p.LinkMTU},
+	}
 }

@@ -19,18 +19,27 @@ import (
 
 // info is what this test reads of `devinfo -o json`.
 type info struct {
-	Name string `json:"hca_id"`
-	GUID string `json:"node_guid"`
-	GIDs []struct {
-		Index int    `json:"index"`
-		GID   string `json:"gid"`
-		Addr  string `json:"address"`
-		Type  string `json:"type"`
-	} `json:"gids"`
+	Name  string `json:"hca_id"`
+	GUID  string `json:"node_guid"`
+	MaxQP int    `json:"max_qp"`
+	Ports []struct {
+		Port      int    `json:"port"`
+		State     string `json:"state"`
+		ActiveMTU int    `json:"active_mtu"`
+		Netdev    string `json:"netdev"`
+		MTU       int    `json:"netdev_mtu"`
+		Index     int    `json:"netdev_ifindex"`
+		GIDs      []struct {
+			Index int    `json:"index"`
+			GID   string `json:"gid"`
+			Addr  string `json:"address"`
+			Type  string `json:"type"`
+		} `json:"gids"`
+	} `json:"ports"`
 }
 
 func (i *info) addresses() (list []string) {
-	for _, g := range i.GIDs {
+	for _, g := range i.Ports[0].GIDs {
 		list = append(list, g.Addr)
 	}
 	return list
@@ -45,7 +54,7 @@ func devinfo(t *testing.T, socket, device string) (info, string) {
 	}
 	var list []info
 	check(t, json.Unmarshal([]byte(r.stdout), &list))
-	if len(list) != 1 || list[0].Name != device {
+	if len(list) != 1 || list[0].Name != device || len(list[0].Ports) != 1 || list[0].Ports[0].Port != 1 {
 		t.Fatalf("devices %+v", list)
 	}
 	text := softnic(t, patience, "devinfo", "-v", "--socket", socket, "-d", device)
@@ -90,6 +99,10 @@ func TestDevinfo(t *testing.T) {
 			t.Errorf("%s: index %d, MTU %d; the system says %d and %d", netdev, port.NetdevIfindex, port.LinkMTU, system.Index, system.MTU)
 		}
 		i, text := devinfo(t, d.socket, name)
+		if p := i.Ports[0]; p.State != "PORT_ACTIVE" || p.Netdev != netdev || p.MTU != system.MTU || p.Index != system.Index ||
+			!strings.HasPrefix(mtuFor(system.MTU), fmt.Sprint(p.ActiveMTU, " ")) || i.MaxQP != 16384 {
+			t.Errorf("%s as JSON: %+v", name, i)
+		}
 		for k, want := range map[string]string{
 			"hca_id": name, "transport": "InfiniBand (0)", "node_guid": i.GUID, "phys_port_cnt": "1", "state": "PORT_ACTIVE (4)",
 			"max_mtu": "4096 (5)", "active_mtu": mtuFor(system.MTU), "link_layer": "Ethernet", "port_lid": "0",
@@ -128,7 +141,7 @@ func TestDevinfo(t *testing.T) {
 // checkGIDs compares the GIDs with their addresses, byte by byte, and with the text.
 func checkGIDs(t *testing.T, i *info, text string) {
 	t.Helper()
-	for _, g := range i.GIDs {
+	for _, g := range i.Ports[0].GIDs {
 		b := netip.MustParseAddr(g.Addr).As16() // IPv4 addresses are mapped
 		var want []string
 		for k := 0; k < 16; k += 2 {
