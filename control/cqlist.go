@@ -54,7 +54,7 @@ func cqInfo(d *Device, number uint32, q *nic.CQStatus) ctl.CQInfo {
 	if q.Dead {
 		i.Flags |= ctl.CQDead
 	}
-	if d.ReclaimOnCompletion {
+	if d.reclaimsOnCompletion() {
 		i.Flags |= ctl.CQReclaimCompletion
 	}
 	return i

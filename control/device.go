@@ -20,8 +20,13 @@ type Device struct {
 	NIC  *nic.Device
 	Page *Page
 	// ReclaimOnCompletion gives send slots back when a request completes, as Linux rxe does, instead of when its
-	// completion is polled, as hardware does.
+	// completion is polled, as hardware does. So does a profile that says it.
 	ReclaimOnCompletion bool
+}
+
+// reclaimsOnCompletion tells when slots come back.
+func (d *Device) reclaimsOnCompletion() bool {
+	return d.ReclaimOnCompletion || d.NIC.Profile().ReclaimOnCompletion
 }
 
 // Page is a device page: written by the daemon, mapped read-only by every application.
@@ -156,7 +161,7 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 	if s.peer.Embedded {
 		r.Embedded = 1
 	}
-	if dev.ReclaimOnCompletion {
+	if dev.reclaimsOnCompletion() {
 		r.ReclaimPoll = 0
 	}
 	return r, out, nil

@@ -110,6 +110,9 @@ type Profile struct {
 	VendorID     uint32
 	VendorPartID uint32
 	HWVer        uint32
+	// ReclaimOnCompletion gives the slots of queue pairs back to the application when requests complete, as Linux rxe
+	// does, and not when their completions are polled, as hardware does.
+	ReclaimOnCompletion bool
 }
 
 // Softnic is the default profile. Its vendor is the unassigned OUI, which Linux rxe uses too.

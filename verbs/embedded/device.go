@@ -24,10 +24,12 @@ type Options struct {
 	Network *Network   // nil: a network of its own
 	Addr    netip.Addr // its address on the network; 192.0.2.1, 192.0.2.2 ... in order of making
 	MTU     int        // bytes of an IP packet on the network; 9000
-	// Limits of the device where they are not the default ones.
+	// Profile is how the device presents itself; nil is nic.Softnic.
+	Profile *nic.Profile
+	// Limits of the device where they are not the profile's.
 	Limits nic.Limits
 	// ReclaimOnCompletion gives send slots back when a request completes, as Linux rxe does, and not when its completion is
-	// polled, as hardware does.
+	// polled, as hardware does. So does a profile that says it, as nic.RXE.
 	ReclaimOnCompletion bool
 	Trace               *trace.Ring  // takes the engines' decisions
 	Log                 *slog.Logger // nil: nothing is logged
@@ -70,7 +72,7 @@ func New(o Options) (*Device, error) {
 	}
 	d := &Device{page: control.NewPrivatePage()}
 	d.nic, err = nic.New(nic.Config{
-		Name: o.Name, Port: p, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
+		Name: o.Name, Port: p, Profile: o.Profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
 		Link: nic.Link{
 			Name: o.Name, Index: n + 1, MTU: o.MTU, Up: true,
 			MAC:   net.HardwareAddr{2, 0, 0, 0, byte(n >> 8), byte(n)},
