@@ -59,6 +59,10 @@ func (c *config) specs() ([]netdev.Spec, error) {
 
 // open makes the device: sockets, page, NIC. It is not started yet.
 func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_ *device, err error) {
+	profile, err := c.profileOf(spec.Device)
+	if err != nil {
+		return nil, err
+	}
 	under, err := netdev.Resolve(spec.Target)
 	if err != nil {
 		return nil, taken(fmt.Errorf("device %s: %w", spec.Device, err))
@@ -95,7 +99,7 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 		return nil, err
 	}
 	undo = append(undo, d.page.Close)
-	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Link: linkOf(&under), Logger: log})
+	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, Link: linkOf(&under), Logger: log})
 	if err != nil {
 		return nil, err
 	}

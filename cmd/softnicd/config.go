@@ -16,6 +16,7 @@ import (
 // beats the file.
 type config struct {
 	Device   []string `yaml:"device"`
+	Profile  []string `yaml:"profile"`
 	Socket   string   `yaml:"socket"`
 	Capture  string   `yaml:"capture"`
 	LogLevel string   `yaml:"log-level"`
@@ -25,6 +26,7 @@ type config struct {
 // flags declares a flag for each key of the file.
 func (c *config) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.Device, "device", nil, "a device, as NAME=INTERFACE or NAME=IP (repeatable; default: one for each interface that is up)")
+	f.StringArrayVar(&c.Profile, "profile", nil, "how devices present themselves: "+profileNames()+", or DEVICE=PROFILE for one (repeatable; default softnic)")
 	f.StringVar(&c.Socket, "socket", "", "control socket (default $SOFTNICD_SOCKET, $XDG_RUNTIME_DIR/softnicd.sock or /run/softnicd/softnicd.sock)")
 	f.StringVar(&c.Capture, "capture", "", "write every packet to this pcapng file")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
@@ -68,6 +70,9 @@ func (c *config) load(f *pflag.FlagSet) error {
 func (c *config) adopt(f *pflag.FlagSet, file *config) {
 	if file.Device != nil && !f.Changed("device") {
 		c.Device = file.Device
+	}
+	if file.Profile != nil && !f.Changed("profile") {
+		c.Profile = file.Profile
 	}
 	if file.Socket != "" && !f.Changed("socket") {
 		c.Socket = file.Socket

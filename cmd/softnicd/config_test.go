@@ -32,6 +32,7 @@ func load(t *testing.T, file string, args ...string) (config, error) {
 }
 
 const wholeFile = `device: [a=lo, b=127.0.0.2]
+profile: [rxe, a=softnic]
 socket: /file.sock
 capture: /file.pcapng
 log-level: debug
@@ -52,7 +53,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	check(config{LogLevel: "info", Port: 4791}, "")
 	check(config{LogLevel: "info", Port: 4791}, "# nothing\n")
-	file := config{[]string{"a=lo", "b=127.0.0.2"}, "/file.sock", "/file.pcapng", "debug", 1001}
+	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001}
 	check(file, wholeFile)
 
 	t.Setenv("SOFTNICD_SOCKET", "/env.sock")
