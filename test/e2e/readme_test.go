@@ -16,22 +16,25 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("the README begins with %q", commands[:min(2, len(commands))])
 	}
 	slow(t)
-	// Port 4791 may be somebody else's on this machine, and that is the one thing that may differ.
-	for range 2 {
-		words := strings.Fields(commands[0])
+	words := strings.Fields(commands[0])
+	for attempt := 1; attempt <= 5; attempt++ {
 		c := exec.Command(words[0], words[1:]...)
 		c.Dir = "../.."
-		r := finish(t, time.Minute, c)
-		if r.code != 0 && strings.Contains(r.stderr, "UDP port 4791") {
-			t.Skipf("another softnicd is running here: %s", r.stderr)
-		}
-		if r.code != 0 {
+		r := finish(t, 2*time.Minute, c)
+		switch {
+		case r.code != 0 && strings.Contains(r.stderr, "UDP port 4791"):
+			// Somebody else has the port, another package's test perhaps. It is the one thing that may be in the way.
+			if attempt == 5 {
+				t.Skip(r.stderr)
+			}
+			time.Sleep(time.Second)
+		case r.code != 0:
 			t.Fatalf("exit code %d\n%s\n%s", r.code, r.stderr, r.stdout)
-		}
-		checkText(t, r.stdout)
-		if r.took < patience {
+		case r.took < patience:
+			checkText(t, r.stdout)
 			return
 		}
+		// The first time it was built.
 	}
 	t.Errorf("after the build the demo still takes more than %v", patience)
 }

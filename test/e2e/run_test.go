@@ -80,6 +80,22 @@ func TestRunDrainsDeaf(t *testing.T) {
 	t.Logf("ended after %v", time.Since(begin))
 }
 
+// Neither does one that was stopped in the middle of its waits, or a stranger that only connects.
+func TestRunDrainsStopped(t *testing.T) {
+	d := startDaemon(t, "--device", onLoopback)
+	w := cast(t, "watcher", d.socket)
+	w.hear("ready")
+	check(t, w.cmd.Process.Signal(syscall.SIGSTOP))
+	for range 10 {
+		c, err := net.Dial("unixpacket", d.socket)
+		check(t, err)
+		defer c.Close()
+	}
+	begin := time.Now()
+	d.stop()
+	t.Logf("ended after %v", time.Since(begin))
+}
+
 func TestRunUsage(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
