@@ -15,6 +15,7 @@ import (
 // region is a registered memory region and where it lies.
 type region struct {
 	mr    *nic.MR
+	asked ctl.RegMR  // what it was made of
 	arena *arena     // nil unless it is shared memory
 	own   dma.Region // process or embedded memory, closed with the registration
 }
@@ -56,18 +57,8 @@ func (s *Session) regMR(q *ctl.RegMR, in *attachments) (any, []ctl.Attachment, e
 		return nil, nil, err
 	}
 	c := nic.MRConfig{Base: q.Base, Length: q.Length, Access: ib.AccessFlags(q.Access)}
-	r := new(region)
-	switch q.Kind {
-	case ctl.MemoryShared:
-		err = s.sharedRegion(q, r, &c, in)
-	case ctl.MemoryProcess:
-		err = s.processRegion(q, r, &c, in)
-	case ctl.MemoryEmbedded:
-		err = s.embeddedRegion(q, r, &c, in)
-	default:
-		err = fmt.Errorf("memory of kind %d: %w", q.Kind, syscall.EINVAL)
-	}
-	if err != nil {
+	r := &region{asked: *q}
+	if err := s.locate(r, &c, in); err != nil {
 		return nil, nil, err
 	}
 	if r.mr, err = s.ctx.RegMR(pd, c); err != nil {
@@ -77,6 +68,20 @@ func (s *Session) regMR(q *ctl.RegMR, in *attachments) (any, []ctl.Attachment, e
 	h := s.regions.next()
 	s.regions.put(h, r)
 	return &ctl.RegMRReply{Handle: h, LKey: uint32(r.mr.LKey()), RKey: uint32(r.mr.RKey())}, nil, nil
+}
+
+// locate finds the memory that r was asked to be made of.
+func (s *Session) locate(r *region, c *nic.MRConfig, in *attachments) error {
+	switch q := &r.asked; q.Kind {
+	case ctl.MemoryShared:
+		return s.sharedRegion(q, r, c, in)
+	case ctl.MemoryProcess:
+		return s.processRegion(q, r, c, in)
+	case ctl.MemoryEmbedded:
+		return s.embeddedRegion(q, r, c, in)
+	default:
+		return fmt.Errorf("memory of kind %d: %w", q.Kind, syscall.EINVAL)
+	}
 }
 
 func (s *Session) sharedRegion(q *ctl.RegMR, r *region, c *nic.MRConfig, in *attachments) error {

@@ -220,6 +220,18 @@ func TestBadRequests(t *testing.T) {
 		{"mr embedded", ctl.OpRegMR, mr(func(q *ctl.RegMR) { q.Kind = ctl.MemoryEmbedded }), unix.EINVAL, "embedded devices"},
 		{"mr of process memory that is not there", ctl.OpRegMR, mr(func(q *ctl.RegMR) { q.Kind, q.Addr = ctl.MemoryProcess, 4096 }), unix.EFAULT, "memory of process"},
 
+		{"rereg of none", ctl.OpReregMR, &ctl.ReregMR{Region: none, Flags: 4}, unix.EINVAL, "no such memory region 99"},
+		{"rereg of nothing", ctl.OpReregMR, &ctl.ReregMR{Region: o.mr}, unix.EINVAL, "rereg mr: flags 0"},
+		{"rereg with a huge flag", ctl.OpReregMR, &ctl.ReregMR{Region: o.mr, Flags: 1 << 20}, unix.EINVAL, "rereg mr: flags 0x100000"},
+		{"rereg into no pd", ctl.OpReregMR, &ctl.ReregMR{Region: o.mr, Flags: 2, MR: ctl.RegMR{PD: none}}, unix.EINVAL, "no such protection domain 99"},
+		{"rereg outside", ctl.OpReregMR, &ctl.ReregMR{Region: o.mr, Flags: 1, MR: *mr(func(q *ctl.RegMR) { q.Offset = 1<<20 - 1 })}, unix.EINVAL, "outside of the arena"},
+		{"rereg of no kind", ctl.OpReregMR, &ctl.ReregMR{Region: o.mr, Flags: 1, MR: ctl.RegMR{Kind: 9}}, unix.EINVAL, "kind 9"},
+		{"rereg rights", ctl.OpReregMR, &ctl.ReregMR{Region: o.mr, Flags: 4, MR: ctl.RegMR{Access: 2}}, unix.EINVAL, "access"},
+		{"mw without pd", ctl.OpAllocMW, &ctl.AllocMW{PD: none, Type: 1}, unix.EINVAL, "no such protection domain 99"},
+		{"mw of no type", ctl.OpAllocMW, &ctl.AllocMW{PD: o.pd, Type: 3}, unix.EINVAL, "alloc mw"},
+		{"mw of a huge type", ctl.OpAllocMW, &ctl.AllocMW{PD: o.pd, Type: 1<<8 + 1}, unix.EINVAL, "type 257"},
+		{"mw", ctl.OpDeallocMW, &ctl.Handle{Handle: none}, unix.EINVAL, "no such memory window 99"},
+
 		{"port", ctl.OpQueryPort, &ctl.QueryPort{Port: 2}, unix.EINVAL, "port 2"},
 		{"gid port", ctl.OpQueryGID, &ctl.QueryGID{Port: 0}, unix.EINVAL, "port 0"},
 		{"gid index", ctl.OpQueryGID, &ctl.QueryGID{Port: 1, Index: 1<<32 - 1}, unix.EINVAL, "index"},

@@ -46,6 +46,7 @@ type Session struct {
 	arenas      table[*arena]
 	domains     table[*nic.PD]
 	regions     table[*region]
+	windows     table[*nic.MW]
 	channels    table[*channel]
 	queues      table[*queue]
 	pools       table[*pool]
@@ -64,6 +65,7 @@ func newSession(peer Peer, foreign bool, devices []*Device, quota Quota, log *sl
 		arenas:   newTable[*arena]("arena"),
 		domains:  newTable[*nic.PD]("protection domain"),
 		regions:  newTable[*region]("memory region"),
+		windows:  newTable[*nic.MW]("memory window"),
 		channels: newTable[*channel]("completion channel"),
 		queues:   newTable[*queue]("completion queue"),
 		pools:    newTable[*pool]("shared receive queue"),
