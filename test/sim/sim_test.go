@@ -3,7 +3,9 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"regexp"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -76,8 +78,20 @@ func report(t *testing.T, p *Plan, r Result) {
 	if again := Run(NewPlan(p.Seed), log); fmt.Sprint(again.Err) != fmt.Sprint(r.Err) {
 		t.Errorf("seed %d: the same seed failed in two ways: %v", p.Seed, again.Err)
 	}
-	t.Errorf("seed %d: %v\n\n%s\n%s\n\nrepeat with: go test ./test/sim -run TestSeeds -sim.seed=%d -sim.verbose",
-		p.Seed, r.Err, p, log.Tail(60), p.Seed)
+	t.Errorf("seed %d: %v\n\n%s\n%s\n\n%s\nrepeat with: go test ./test/sim -run TestSeeds -sim.seed=%d -sim.verbose",
+		p.Seed, r.Err, p, log.Tail(60), ladderOf(log, r.Err), p.Seed)
+}
+
+var endpointNames = regexp.MustCompile(`\b(\d+)[ab]\b`)
+
+// ladderOf draws the last packets of the connection that an error names, if it names one.
+func ladderOf(log *Log, err error) string {
+	m := endpointNames.FindStringSubmatch(err.Error())
+	if m == nil {
+		return ""
+	}
+	n, _ := strconv.Atoi(m[1])
+	return "connection " + m[1] + ":\n" + log.Ladder(n, 40)
 }
 
 // tally sums up what the seeds did, since a simulation in which nothing goes wrong proves little.

@@ -10,42 +10,45 @@ import (
 // The oracle is worth what it notices. Each of these runs is spoilt in a way that no part of it is told of, with good
 // ICRCs, and has to be found out, by the right question.
 func TestOracleNotices(t *testing.T) {
-	const seeds = 60
+	if *oneSeed >= 0 {
+		t.Skip("one seed is asked for")
+	}
+	const seeds = 40
 	for _, c := range []struct {
 		name    string
 		tamper  Tamper
 		notices string // what the failures say, one of them at least
 	}{
-		{"a byte of a WRITE", rewrite(wire.Opcode.IsWrite, nil, firstByte), "byte .* of the peer's memory is wrong|was announced"},
-		{"a byte of a SEND", rewrite(wire.Opcode.IsSend, nil, firstByte), "was received into .* byte .* is wrong"},
-		{"a byte of a READ response", rewrite(wire.Opcode.IsReadResponse, nil, firstByte), "RDMA_READ .* byte .* of its own memory is wrong"},
-		{"an immediate", rewrite(hasImm, func(_ *endpoint, h []byte) {
+		{"a byte of a WRITE", rewrite(100, wire.Opcode.IsWrite, nil, firstByte), "byte .* of the peer's memory is wrong|was announced"},
+		{"a byte of a SEND", rewrite(100, wire.Opcode.IsSend, nil, firstByte), "was received into .* byte .* is wrong"},
+		{"a byte of a READ response", rewrite(100, wire.Opcode.IsReadResponse, nil, firstByte), "RDMA_READ .* byte .* of its own memory is wrong"},
+		{"an immediate", rewrite(100, hasImm, func(_ *endpoint, h []byte) {
 			i := wire.FindImmDt(h)
 			i.SetData(i.Data() + 1)
 		}, nil), "immediate"},
-		{"the result of an atomic", rewrite(isAtomicAck, func(_ *endpoint, h []byte) {
+		{"the result of an atomic", rewrite(100, isAtomicAck, func(_ *endpoint, h []byte) {
 			a := wire.FindAtomicAckETH(h)
 			a.SetOriginal(a.Original() + 1)
 		}, nil), "returned .*, it held"},
-		{"the operand of an addition", rewrite(is(wire.RCFetchAdd), func(_ *endpoint, h []byte) {
+		{"the operand of an addition", rewrite(100, is(wire.RCFetchAdd), func(_ *endpoint, h []byte) {
 			a := wire.FindAtomicETH(h)
 			a.SetSwapAdd(a.SwapAdd() + 1)
 		}, nil), "returned .*, it held|shared word holds|word .* for atomics is wrong"},
-		{"an acknowledgement of what has not come", rewrite(is(wire.RCAcknowledge), func(_ *endpoint, h []byte) {
+		{"an acknowledgement of what has not come", rewrite(100, is(wire.RCAcknowledge), func(_ *endpoint, h []byte) {
 			(*wire.BTH)(h).SetPSN((*wire.BTH)(h).PSN().Next())
 		}, nil), "has ended, and byte"},
-		{"an old request as a fresh one", rewrite(isWriteOnly, func(to *endpoint, h []byte) {
+		{"an old request as a fresh one", rewrite(100, isWriteOnly, func(to *endpoint, h []byte) {
 			attr, _, _ := to.app.ctx.QueryQP(to.qp)
 			(*wire.BTH)(h).SetPSN(attr.RQPSN)
 		}, nil), "wrong|was changed|unexpected event"},
-		{"a WRITE to another address", rewrite(isWriteOnly, func(_ *endpoint, h []byte) {
+		{"a WRITE to another address", rewrite(100, isWriteOnly, func(_ *endpoint, h []byte) {
 			r := wire.FindRETH(h)
 			r.SetVA(r.VA() ^ 8)
 		}, nil), "byte .* of the peer's memory is wrong"},
-		{"a NAK that nobody sent", rewrite(is(wire.RCAcknowledge), func(_ *endpoint, h []byte) {
+		{"a NAK that nobody sent", rewrite(100, is(wire.RCAcknowledge), func(_ *endpoint, h []byte) {
 			wire.FindAETH(h).SetSyndrome(wire.NakRemoteAccess)
 		}, nil), "ended with remote access error"},
-		{"a solicited event that is lost", rewrite(wire.Opcode.Ends, func(_ *endpoint, h []byte) {
+		{"a solicited event that is lost", rewrite(500, wire.Opcode.Ends, func(_ *endpoint, h []byte) {
 			(*wire.BTH)(h).SetSolicited(false)
 		}, nil), "completions came and no event"},
 		{"canaries", touch(func(e *endpoint) { e.arena.mem[e.app.dice.below(canary)]++ }), "which is no region's, was changed"},
@@ -77,22 +80,22 @@ func TestOracleNotices(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d seeds noticed, %d by the question meant", failed, seeds, fitting)
-			if fitting < 3 {
+			if fitting < 2 {
 				t.Errorf("%d of %d seeds noticed, %d by the question meant; others said: %v", failed, seeds, fitting, other)
 			}
 		})
 	}
 }
 
-// rewrite changes one in 20 packets with the right opcodes, headers and payload, and makes the ICRC right again.
-func rewrite(which func(wire.Opcode) bool, header func(to *endpoint, h []byte), payload func([]byte)) Tamper {
+// rewrite changes so many in 1000 packets with the right opcodes, headers and payload, and makes the ICRC right again.
+func rewrite(often int, which func(wire.Opcode) bool, header func(to *endpoint, h []byte), payload func([]byte)) Tamper {
 	return Tamper{Deliver: func(w *world, d *packet) {
 		var p wire.Packet
 		check := d.Datagram
 		if d.spoilt || wire.Parse(&p, &check) != wire.Accepted || !which(p.Opcode) || payload != nil && p.Len == 0 {
 			return
 		}
-		if !w.nodes[0].dice.chance(50) {
+		if !w.nodes[0].dice.chance(often) {
 			return
 		}
 		if header != nil {
