@@ -81,26 +81,27 @@ func (c *Context) listCQs(above uint32, list []CQStatus) (n int) {
 	return n
 }
 
-// status looks at a queue. Its context's lock is held.
+// status looks at a queue. Its context's lock is held. Traffic goes on meanwhile, so the order matters: what waits is read
+// before the mark that it cannot be above.
 func (q *CQ) status() CQStatus {
 	c := q.ctx
 	s := CQStatus{
 		Context: c.serial, Tenant: c.cfg.Tenant, Process: c.cfg.Process, Handle: q.cfg.Handle,
-		Capacity: q.queue.Capacity(), HighWater: q.queue.HighWater(), Overruns: q.queue.Overruns(), Dead: q.queue.Dead(),
-		Events: q.queue.Events(), Channel: q.cfg.Notifier != nil, Queues: q.refs, Demand: q.demand,
+		Channel: q.cfg.Notifier != nil, Queues: q.refs, Demand: q.demand,
 	}
 	for srq := range q.shared {
 		s.Demand += uint64(srq.MaxWR())
 	}
-	s.ModerationCount, s.ModerationPeriod = q.queue.Moderation()
-	if c.dead.Load() {
-		return s // its memory may be gone
+	if !c.dead.Load() {
+		// The application's memory: without it, nothing waits.
+		_ = guarded(func() {
+			s.Armed = q.queue.Armed()
+			s.Occupancy = q.queue.Occupancy()
+		})
 	}
-	// The application's memory: without it, nothing waits.
-	_ = guarded(func() {
-		s.Armed = q.queue.Armed()
-		s.Occupancy = q.queue.Occupancy()
-	})
+	s.Capacity, s.HighWater = q.queue.Capacity(), q.queue.HighWater()
+	s.Overruns, s.Dead, s.Events = q.queue.Overruns(), q.queue.Dead(), q.queue.Events()
+	s.ModerationCount, s.ModerationPeriod = q.queue.Moderation()
 	return s
 }
 
