@@ -158,6 +158,11 @@ func (r *responder) acknowledge(p *wire.Packet) {
 // pending reports whether something is to be sent.
 func (r *responder) pending() bool { return !r.answers.empty() || r.nak.pending }
 
+// reads reports whether the next packet is a READ response, which keeps to the pace as requests do.
+func (r *responder) reads() bool {
+	return !r.answers.empty() && r.answers.queue[r.answers.first].kind == returning
+}
+
 // answer sends the next packet, for which the burst has room, and returns its bytes. It may turn out that there is
 // nothing to send.
 func (r *responder) answer(now clock.Time, out *wire.Burst) int {
@@ -230,6 +235,7 @@ func (r *responder) sendRead(now clock.Time, out *wire.Burst, a *answer) int {
 	if n > 0 {
 		f.Add(mem.Mem, mem.Off, int(n))
 	}
+	r.e.pace.Sent(now, f.Len())
 	a.begun = true
 	a.psn = a.psn.Next()
 	a.va += n

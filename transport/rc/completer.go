@@ -70,9 +70,11 @@ func (r *requester) acknowledge(now clock.Time, p ib.PSN) {
 			break
 		}
 		if distance(w.first, p) < w.packets {
+			r.arrive(w, distance(w.first, p))
 			r.una = p
 			break
 		}
+		r.arrive(w, w.packets)
 		r.una = w.first.Add(w.packets)
 		r.complete(now, ib.WCSuccess, transport.VendorNone)
 	}
@@ -229,6 +231,8 @@ func (r *requester) atomicResponse(now clock.Time, psn ib.PSN, p *wire.Packet) {
 
 // advance counts the response psn of the oldest request, and completes the request if it was the last.
 func (r *requester) advance(now clock.Time, psn ib.PSN, ends bool) {
+	w := r.q.at(r.q.head)
+	r.arrive(w, distance(w.first, psn)+1)
 	r.una = psn.Next()
 	if ends {
 		r.complete(now, ib.WCSuccess, transport.VendorNone)

@@ -26,6 +26,8 @@ type Config struct {
 	Counters *transport.Counters
 	Trace    *trace.Ring // may be nil
 	Limits   Limits
+	// Outstanding counts what the requester has outstanding against a bound that engines share; nil for none.
+	Outstanding *transport.Outstanding
 }
 
 // Limits are properties of the device.
@@ -47,6 +49,8 @@ type Engine struct {
 	attr  ib.QPAttr
 	path  *wire.Path
 	mtu   int // payload bytes of a full packet
+	pace  transport.Pacer
+	paced bool // something waits for the pace
 
 	req  requester
 	resp responder
@@ -58,6 +62,9 @@ var _ transport.Engine = (*Engine)(nil)
 func New(cfg Config) *Engine {
 	if cfg.RecvDomain == nil {
 		cfg.RecvDomain = cfg.Domain
+	}
+	if cfg.Outstanding == nil {
+		cfg.Outstanding = new(transport.Outstanding)
 	}
 	e := &Engine{cfg: cfg}
 	e.req.init(e)
@@ -75,6 +82,7 @@ func (e *Engine) Receive(now clock.Time, p *wire.Packet) bool {
 
 // Transmit implements transport.Engine. Responses go first: the peer waits for them.
 func (e *Engine) Transmit(now clock.Time, out *wire.Burst, budget int) (bytes int, more bool) {
+	e.paced = false
 	bytes, more = e.resp.transmit(now, out, budget)
 	if more {
 		return bytes, true
@@ -83,11 +91,33 @@ func (e *Engine) Transmit(now clock.Time, out *wire.Burst, budget int) (bytes in
 	return bytes + n, more
 }
 
-// Expire implements transport.Engine. Only requesters have timers.
-func (e *Engine) Expire(now clock.Time) bool { return e.req.expire(now) }
+// Expire implements transport.Engine. Requesters have timers, and both halves a pace.
+func (e *Engine) Expire(now clock.Time) bool {
+	active := e.req.expire(now)
+	if e.paced && e.pace.Open(now) {
+		e.paced = false
+		active = true
+	}
+	return active
+}
 
 // Deadline implements transport.Engine.
-func (e *Engine) Deadline() clock.Time { return e.req.deadline() }
+func (e *Engine) Deadline() clock.Time {
+	if e.paced {
+		return min(e.req.deadline(), e.pace.Due())
+	}
+	return e.req.deadline()
+}
+
+// SetRate bounds what the queue pair sends, in bytes a second; 0 for no bound. Requests and the responses of READs keep to
+// it. Acknowledgements do not wait: they are small, and the peer's window hangs on them.
+func (e *Engine) SetRate(rate uint64) { e.pace.SetRate(rate) }
+
+// open reports whether the pace allows another packet, and otherwise has the engine called again when it does.
+func (e *Engine) open(now clock.Time) bool {
+	e.paced = !e.pace.Open(now)
+	return !e.paced
+}
 
 // Modify implements transport.Engine.
 func (e *Engine) Modify(now clock.Time, attr *ib.QPAttr, mask ib.QPAttrMask, path *wire.Path) bool {

@@ -28,6 +28,7 @@ type pair struct {
 	// A READ whose response was lost is executed again, and may then see a WRITE posted behind it (IBA 10.8.3.3). Either
 	// WRITEs are fenced, or they stay clear of what is read.
 	fenced bool
+	bound  transport.InFlight // of both sides
 
 	target  []byte   // what b's first 64 KiB are to be
 	counter uint64   // what the atomics' 8 bytes are to be
@@ -62,6 +63,16 @@ func newPair(t *testing.T, seed uint64) *pair {
 	x, y := ib.NewPSN(0xfffff0+r.Uint32N(64)), ib.NewPSN(r.Uint32())
 	p := &pair{t: t, rand: r, a: newScript(t, choose(x, y)), b: newScript(t, choose(y, x)), loss: r.IntN(9), late: r.IntN(20)}
 	p.fenced = r.IntN(2) == 0
+	extra := rand.New(rand.NewPCG(seed, 2))
+	if extra.IntN(2) == 0 {
+		p.bound.Limit = 1 + extra.IntN(8000)
+	}
+	for _, s := range []*script{p.a, p.b} {
+		s.e.cfg.Outstanding.Enter(&p.bound)
+		if extra.IntN(3) == 0 {
+			s.e.SetRate(1e7 * uint64(1+extra.IntN(100)))
+		}
+	}
 	p.a.budget = 600 + r.IntN(20000)
 	p.target = append([]byte(nil), p.b.memory[:counterAt]...)
 	p.counter = binary.NativeEndian.Uint64(p.b.memory[counterAt:])
@@ -232,6 +243,9 @@ func TestPairOverABadNetwork(t *testing.T) {
 			if len(p.sends) != 0 || !bytes.Equal(p.b.memory[:counterAt], p.target) ||
 				binary.NativeEndian.Uint64(p.b.memory[counterAt:]) != p.counter {
 				t.Fatal("the memories differ")
+			}
+			if n := p.bound.Used(); n != 0 {
+				t.Fatalf("%d bytes count as outstanding at the end", n)
 			}
 		})
 	}

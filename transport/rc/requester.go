@@ -129,6 +129,9 @@ func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 			}
 			continue
 		}
+		if !r.e.open(now) || !r.e.cfg.Outstanding.Allows() {
+			break
+		}
 		f := out.Next()
 		if v := r.build(f, w); v != dma.OK {
 			out.Undo()
@@ -308,6 +311,8 @@ func (r *requester) sent(now clock.Time, f *wire.Frame, w *work) {
 			r.reads++
 		}
 	}
+	r.e.pace.Sent(now, f.Len())
+	r.depart(w)
 	r.unasked++
 	if f.BTH().AckReq() {
 		r.unasked = 0

@@ -183,6 +183,9 @@ func (r *responder) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 		if bytes >= budget || out.Full() {
 			return bytes, true
 		}
+		if r.reads() && r.e.state != ib.StateErr && !r.e.open(now) {
+			break
+		}
 		bytes += r.answer(now, out)
 	}
 	if r.e.state != ib.StateErr {

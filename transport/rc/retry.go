@@ -27,6 +27,7 @@ func (r *requester) reloadRetries() {
 }
 
 func (r *requester) stopTimers() {
+	r.e.cfg.Outstanding.Clear()
 	r.retry.ackDeadline, r.retry.rnrDeadline = clock.Never, clock.Never
 }
 
@@ -132,6 +133,7 @@ func (r *requester) tryAgain(now clock.Time, cause transport.VendorErr) {
 // goBack moves the cursor to una. The oldest request owns it: what is acknowledged has completed. The timer is started
 // again with the first packet that goes out.
 func (r *requester) goBack() {
+	r.e.cfg.Outstanding.Clear()
 	r.retry.ackDeadline = clock.Never
 	r.cursor = cursor{position: r.q.head}
 	if r.q.empty() {
