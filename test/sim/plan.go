@@ -90,6 +90,7 @@ func NewPlan(seed uint64) *Plan {
 	if d.chance(200) {
 		p.Death = d.between(1, 90)
 	}
+	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
 	for n := d.between(1, 4) + p.Devices - 2; len(p.Connections) < n; {
 		// A chain holds the devices together; the rest is as it comes.
