@@ -40,7 +40,7 @@ var errUnaligned = fmt.Errorf("abi: memory is not aligned to 8 bytes: %w", sysca
 // makes one of these constants negative, which is no uintptr: the build fails.
 const (
 	_ uintptr = -(unsafe.Sizeof(SendWQE{}) ^ SendWQESize)
-	_ uintptr = -(unsafe.Offsetof(SendWQE{}.WRID) ^ 0)
+	_ uintptr = -unsafe.Offsetof(SendWQE{}.WRID)
 	_ uintptr = -(unsafe.Offsetof(SendWQE{}.Opcode) ^ 8)
 	_ uintptr = -(unsafe.Offsetof(SendWQE{}.Flags) ^ 9)
 	_ uintptr = -(unsafe.Offsetof(SendWQE{}.Count) ^ 10)
@@ -52,16 +52,16 @@ const (
 	_ uintptr = -(unsafe.Offsetof(SendWQE{}.Compare) ^ 40)
 
 	_ uintptr = -(unsafe.Sizeof(RecvWQE{}) ^ RecvWQESize)
-	_ uintptr = -(unsafe.Offsetof(RecvWQE{}.WRID) ^ 0)
+	_ uintptr = -unsafe.Offsetof(RecvWQE{}.WRID)
 	_ uintptr = -(unsafe.Offsetof(RecvWQE{}.Count) ^ 8)
 
 	_ uintptr = -(unsafe.Sizeof(ib.SGE{}) ^ SGESize)
-	_ uintptr = -(unsafe.Offsetof(ib.SGE{}.Addr) ^ 0)
+	_ uintptr = -unsafe.Offsetof(ib.SGE{}.Addr)
 	_ uintptr = -(unsafe.Offsetof(ib.SGE{}.Length) ^ 8)
 	_ uintptr = -(unsafe.Offsetof(ib.SGE{}.LKey) ^ 12)
 
 	_ uintptr = -(unsafe.Sizeof(CQE{}) ^ cqeBody)
-	_ uintptr = -(unsafe.Offsetof(CQE{}.WRID) ^ 0)
+	_ uintptr = -unsafe.Offsetof(CQE{}.WRID)
 	_ uintptr = -(unsafe.Offsetof(CQE{}.ByteLen) ^ 8)
 	_ uintptr = -(unsafe.Offsetof(CQE{}.Imm) ^ 12)
 	_ uintptr = -(unsafe.Offsetof(CQE{}.QPN) ^ 16)

@@ -23,7 +23,11 @@ func Listen(path string) (*net.UnixListener, error) {
 		c.Close()
 		return nil, fmt.Errorf("control socket %s: another daemon serves it; stop that one or choose another path: %w", path, syscall.EADDRINUSE)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSocket != 0 {
+		st, err := os.Lstat(path)
+		switch {
+		case err == nil && st.Mode()&os.ModeSocket == 0:
+			return nil, fmt.Errorf("control socket %s: that is no socket; remove it or choose another path: %w", path, syscall.EEXIST)
+		case err == nil:
 			os.Remove(path)
 		}
 	case errors.Is(err, syscall.ENOENT):

@@ -15,12 +15,12 @@ func TestJudge(t *testing.T) {
 	s := a.dev.shard
 
 	type change struct {
-		op           wire.Opcode
-		dest         ib.QPN
-		pkey         ib.PKey
-		source, dst  string
-		state        ib.QPState
-		local, ready bool
+		op          wire.Opcode
+		dest        ib.QPN
+		pkey        ib.PKey
+		source, dst string
+		state       ib.QPState
+		local       bool
 	}
 	right := change{op: wire.RCSendOnly, dest: x.qp.QPN(), pkey: ib.DefaultPKey, source: "10.0.0.2", dst: "10.0.0.1", state: ib.StateRTS}
 	for name, tt := range map[string]struct {

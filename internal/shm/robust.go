@@ -15,7 +15,7 @@ import (
 type RobustWord struct {
 	word []byte
 	head []byte // the robust list, in memory that the garbage collector does not know
-	stop chan struct{}
+	stop int    // eventfd
 	done chan struct{}
 }
 
@@ -29,11 +29,17 @@ func StartRobust(word []byte, period time.Duration, beat func()) (*RobustWord, e
 	if err != nil {
 		return nil, fmt.Errorf("robust word: %w", err)
 	}
-	r := &RobustWord{word, head, make(chan struct{}), make(chan struct{})}
+	stop, err := NewEvent()
+	if err != nil {
+		unix.Munmap(head)
+		return nil, fmt.Errorf("robust word: %w", err)
+	}
+	r := &RobustWord{word, head, stop, make(chan struct{})}
 	started := make(chan error)
 	go r.run(period, beat, started)
 	if err := <-started; err != nil {
 		unix.Munmap(head)
+		unix.Close(stop)
 		return nil, fmt.Errorf("robust word: %w", err)
 	}
 	return r, nil
@@ -41,8 +47,9 @@ func StartRobust(word []byte, period time.Duration, beat func()) (*RobustWord, e
 
 // Close marks the word as the kernel would, wakes its sleepers, and ends the thread. Then word may be unmapped.
 func (r *RobustWord) Close() {
-	close(r.stop)
+	Ring(r.stop)
 	<-r.done
+	unix.Close(r.stop)
 }
 
 func (r *RobustWord) run(period time.Duration, beat func(), started chan<- error) {
@@ -53,22 +60,23 @@ func (r *RobustWord) run(period time.Duration, beat func(), started chan<- error
 		return
 	}
 	started <- nil
+	timeout := -1
 	if beat == nil || period <= 0 {
-		beat, period = func() {}, 1<<63-1
+		beat = func() {}
+	} else {
+		timeout = max(int(period/time.Millisecond), 1)
 	}
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
+	// The thread waits in the kernel by itself: a timer of the Go scheduler would wake three others at each beat, and an
+	// idle daemon is to be idle.
+	for fds := []unix.PollFd{{Fd: int32(r.stop), Events: unix.POLLIN}}; fds[0].Revents == 0; {
 		beat()
-		select {
-		case <-ticker.C:
-		case <-r.stop:
-			clearRobustList(r.word)
-			unix.Munmap(r.head)
-			close(r.done)
-			return
+		if _, err := unix.Poll(fds, timeout); err != nil {
+			fds[0].Revents = 0
 		}
 	}
+	clearRobustList(r.word)
+	unix.Munmap(r.head)
+	close(r.done)
 }
 
 // Died reports whether the process that published word is gone.

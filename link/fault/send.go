@@ -19,7 +19,6 @@ type heldFrame struct {
 	hold
 	burst *wire.Burst
 	path  wire.Path
-	bytes []byte
 	body  wire.Buffer
 }
 

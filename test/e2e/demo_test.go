@@ -51,7 +51,7 @@ type demo struct {
 // The completions that the issue asks for: wr_id, status_code, opcode, byte_len, immediate.
 var conversation = map[string][]string{
 	"sender": {
-		"1 0 SEND 0", "2 0 SEND 0", "3 0 RDMA_WRITE 0", "4 0 RDMA_WRITE 0", "5 0 RDMA_READ 9000", "6 0 COMP_SWAP 8",
+		"1 0 SEND 4096", "2 0 SEND 64", "3 0 RDMA_WRITE 9000", "4 0 RDMA_WRITE 3000", "5 0 RDMA_READ 9000", "6 0 COMP_SWAP 8",
 		"7 0 FETCH_ADD 8", "8 10  0", "9 5  0", "10 5  0", // REM_ACCESS_ERR, then WR_FLUSH_ERR
 	},
 	"receiver": {
