@@ -396,9 +396,7 @@ func (a *app) poll(ctx context.Context, n int) error {
 			}
 			if wc.Status == ib.WCSuccess {
 				row.Opcode = wc.Opcode.String()
-				if hasByteLen(wc.Opcode) {
-					row.ByteLen = wc.ByteLen
-				}
+				row.ByteLen = wc.ByteLen
 				if wc.Flags&ib.WCWithImm != 0 {
 					row.Imm = &wc.ImmData
 				}
@@ -409,9 +407,6 @@ func (a *app) poll(ctx context.Context, n int) error {
 	}
 	return nil
 }
-
-// hasByteLen tells whether byte_len means anything: where bytes arrived here (ibv_poll_cq).
-func hasByteLen(o ib.WCOpcode) bool { return o != ib.WCSend && o != ib.WCRDMAWrite }
 
 func (a *app) differ(format string, args ...any) {
 	a.report.Differences = append(a.report.Differences, a.report.Role+": "+fmt.Sprintf(format, args...))

@@ -109,10 +109,7 @@ func printCompletions(out io.Writer, rows []completionRow) {
 	for _, c := range rows {
 		opcode, length, imm := c.Opcode, fmt.Sprint(c.ByteLen), ""
 		if opcode == "" {
-			opcode = "-" // not valid in an error completion
-		}
-		if c.ByteLen == 0 {
-			length = "-"
+			opcode, length = "-", "-" // not valid in an error completion
 		}
 		if c.Imm != nil {
 			imm = fmt.Sprintf("%#x", *c.Imm)

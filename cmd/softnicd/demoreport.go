@@ -35,8 +35,8 @@ type completionRow struct {
 	WRID    uint64        `json:"wr_id"`
 	Status  string        `json:"status"`
 	Code    uint8         `json:"status_code"`
-	Opcode  string        `json:"opcode,omitempty"`   // only valid on success
-	ByteLen uint32        `json:"byte_len,omitempty"` // 0 where it is not valid: errors, SEND, RDMA WRITE
+	Opcode  string        `json:"opcode,omitempty"` // only valid on success
+	ByteLen uint32        `json:"byte_len"`         // only valid on success
 	Imm     *uint32       `json:"imm,omitempty"`
 	QPN     uint32        `json:"qp_num"`
 	Took    time.Duration `json:"took_ns"` // from posting to polling
@@ -56,10 +56,10 @@ type packetRow struct {
 // expected is what each application must see, in order.
 var expected = map[string][]completionRow{
 	"sender": {
-		{WRID: 1, Status: "success", Opcode: "SEND"},
-		{WRID: 2, Status: "success", Opcode: "SEND"},
-		{WRID: 3, Status: "success", Opcode: "RDMA_WRITE"},
-		{WRID: 4, Status: "success", Opcode: "RDMA_WRITE"},
+		{WRID: 1, Status: "success", Opcode: "SEND", ByteLen: 4096},
+		{WRID: 2, Status: "success", Opcode: "SEND", ByteLen: 64},
+		{WRID: 3, Status: "success", Opcode: "RDMA_WRITE", ByteLen: 9000},
+		{WRID: 4, Status: "success", Opcode: "RDMA_WRITE", ByteLen: 3000},
 		{WRID: 5, Status: "success", Opcode: "RDMA_READ", ByteLen: 9000},
 		{WRID: 6, Status: "success", Opcode: "COMP_SWAP", ByteLen: 8},
 		{WRID: 7, Status: "success", Opcode: "FETCH_ADD", ByteLen: 8},
