@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -125,10 +126,18 @@ func start(ctx context.Context, stdout io.Writer, args ...string) (*process, err
 	p.cmd.Stdout, p.cmd.Stderr = stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Env = append(os.Environ(), "SOFTNICD_SOCKET=", "SOFTNICD_DEVICE=", "SOFTNICD_CONFIG=")
-	if err := p.cmd.Start(); err != nil {
+	// The kernel means the thread that started the child when it speaks of its parent's death: that one stays.
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		if started <- err; err == nil {
+			p.done <- p.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, err
 	}
-	go func() { p.done <- p.cmd.Wait() }()
 	return p, nil
 }
 

@@ -4,6 +4,7 @@
 //	softnicd run        the daemon, in the foreground
 //	softnicd devinfo    devices and ports, as ibv_devinfo prints them
 //	softnicd cq         completion queues, and how deep each should be
+//	softnicd perf       bandwidth, latency and message rate, with perftest's columns
 //
 // Exit codes: 0 done, 1 failed, 2 usage, 3 the port or the socket is taken or the interface is not there.
 package main
@@ -69,7 +70,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(newRun(), newDemo(), newDemoApp(), newDevinfo(), newCQ())
+	root.AddCommand(newRun(), newDemo(), newDemoApp(), newDevinfo(), newPerf(), newCQ())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
