@@ -54,13 +54,16 @@ func (a *asyncQueue) get(ctx context.Context, c *Context, want *CQ) (AsyncEvent,
 		if e, ok := a.take(want); ok {
 			return e, nil
 		}
+		if want != nil && want.closed.Load() {
+			return AsyncEvent{}, ErrClosed
+		}
 		var err error
 		if !a.reading {
 			err = a.read(ctx, c)
 		} else {
 			err = a.wait(ctx)
 		}
-		if err != nil {
+		if err != nil && err != errKicked {
 			if e, ok := a.take(want); ok {
 				return e, nil
 			}
@@ -121,6 +124,19 @@ func (a *asyncQueue) wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// forget wakes who waits for events of a queue that is closed.
+func (a *asyncQueue) forget(q *CQ, c *Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.claimed[q] == 0 {
+		return
+	}
+	a.broadcast()
+	if a.reading {
+		c.async.kick()
 	}
 }
 

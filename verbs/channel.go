@@ -112,7 +112,7 @@ func (ch *CompChannel) get(ctx context.Context, want *CQ, counts bool) (*CQ, err
 		} else {
 			err = ch.wait(ctx)
 		}
-		if err != nil {
+		if err != nil && err != errKicked {
 			if q := ch.take(want, counts); q != nil {
 				return q, nil
 			}
@@ -216,6 +216,9 @@ func (ch *CompChannel) forget(q *CQ) {
 	}
 	q.events = 0
 	ch.broadcast()
+	if ch.reading {
+		ch.socket.kick() // whoever waits for this queue may be the one who reads for all
+	}
 }
 
 // acks counts events that were got and acknowledged.

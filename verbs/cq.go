@@ -28,7 +28,6 @@ type CQ struct {
 	cookie  uint64
 	header  arena.Block
 	closed  atomic.Bool
-	ended   chan struct{} // closed with the queue
 	empty   atomic.Uint32 // polls in a row that found nothing
 
 	capacity atomic.Uint32
@@ -72,7 +71,7 @@ func (c *Context) CreateCQ(entries int, opts ...CQOption) (*CQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create cq: %w", err)
 	}
-	v := &CQ{ctx: c, cookie: c.newCookie(), ended: make(chan struct{})}
+	v := &CQ{ctx: c, cookie: c.newCookie()}
 	header, ring := split(block)
 	v.header, v.rings = header, []arena.Block{ring}
 	q := &ctl.CreateCQ{Entries: uint32(entries), Arena: block.Arena, Offset: block.Offset, Cookie: v.cookie}
@@ -305,6 +304,7 @@ func (q *CQ) Close() error {
 	delete(q.ctx.cqs, q.cookie)
 	q.ctx.mu.Unlock()
 	q.shut()
+	q.ctx.events.forget(q, q.ctx)
 	if ch := q.channel; ch != nil {
 		ch.forget(q)
 		ch.mu.Lock()
@@ -334,8 +334,6 @@ func (q *CQ) Close() error {
 // shut keeps everybody from touching the block from now on.
 func (q *CQ) shut() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.closed.Swap(true) {
-		close(q.ended)
-	}
+	q.closed.Store(true)
+	q.mu.Unlock()
 }

@@ -15,6 +15,9 @@ import (
 // those of other queue pairs included. Without one it waits for other goroutines to poll. It ends early with the error of
 // ctx, or ErrClosed, ErrDeviceFatal or ErrCQOverrun.
 func (q *QP) Drain(ctx context.Context, handle func(*WC)) error {
+	if q.State() == ib.StateReset {
+		return nil // nothing can have been posted
+	}
 	if err := q.Modify(&QPAttr{State: ib.StateErr}, ib.QPAttrState); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package verbs
 import (
 	"context"
 	"fmt"
-	"sync"
 	"syscall"
 )
 
@@ -61,26 +60,12 @@ func (q *CQ) HandleAsync(ctx context.Context, f func(AsyncEvent)) error {
 	a := &q.ctx.events
 	a.claim(q, +1)
 	defer a.claim(q, -1)
-	open, closed := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer closed(nil)
-	watch.Go(func() {
-		select {
-		case <-q.ended:
-			closed(ErrClosed)
-		case <-open.Done():
-		}
-	})
 	for {
-		if open.Err() != nil {
-			return context.Cause(open)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		e, err := a.get(open, q.ctx, q)
-		switch {
-		case open.Err() != nil && err != nil:
-			return context.Cause(open)
-		case err != nil:
+		e, err := a.get(ctx, q.ctx, q)
+		if err != nil {
 			return err
 		}
 		f(e)
