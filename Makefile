@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit race e2e sim-long bench fuzz header clean
+.PHONY: all build demo test deps lint staticcheck unit race e2e sim-long cq-cycles bench fuzz header clean
 
 all: build
 
@@ -47,6 +47,10 @@ race:
 
 sim-long:
 	$(GO) test ./test/sim -run TestSeeds -sim.seeds=200000 -timeout 0 -v
+
+# Ten million times arm and sleep, between two processes: some minutes.
+cq-cycles:
+	$(GO) test ./cq -run TestSleepCycles -cq.cycles=10000000 -timeout 0 -v
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./wire ./abi ./cq ./dma ./transport/... ./nic ./link/... ./verbs/...
