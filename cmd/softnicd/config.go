@@ -21,6 +21,7 @@ type config struct {
 	Capture  string   `yaml:"capture"`
 	LogLevel string   `yaml:"log-level"`
 	Port     uint16   `yaml:"port"`
+	Reclaim  reclaim  `yaml:"reclaim"`
 }
 
 // flags declares a flag for each key of the file.
@@ -31,6 +32,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Capture, "capture", "", "write every packet to this pcapng file")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
+	f.Var(&c.Reclaim, "reclaim", "when a send slot comes back: poll, when its completion is polled, as on hardware; completion, when the request completes, as with Linux rxe")
 	f.String("config", "", "YAML file with a key for each of these flags")
 }
 
@@ -86,4 +88,40 @@ func (c *config) adopt(f *pflag.FlagSet, file *config) {
 	if file.Port != 0 && !f.Changed("port") {
 		c.Port = file.Port
 	}
+	if file.Reclaim != "" && !f.Changed("reclaim") {
+		c.Reclaim = file.Reclaim
+	}
+}
+
+// reclaim is when a device gives the slots of work requests back. Nothing said is poll.
+type reclaim string
+
+const (
+	reclaimPoll       reclaim = "poll"
+	reclaimCompletion reclaim = "completion"
+)
+
+// Set implements pflag.Value.
+func (r *reclaim) Set(s string) error {
+	switch v := reclaim(s); v {
+	case reclaimPoll, reclaimCompletion:
+		*r = v
+		return nil
+	}
+	return fmt.Errorf("%q: poll or completion expected", s)
+}
+
+// String implements pflag.Value.
+func (r *reclaim) String() string { return string(*r) }
+
+// Type implements pflag.Value.
+func (r *reclaim) Type() string { return "poll|completion" }
+
+// UnmarshalYAML refuses other words with their place in the file.
+func (r *reclaim) UnmarshalYAML(f func(any) error) error {
+	var s string
+	if err := f(&s); err != nil {
+		return err
+	}
+	return r.Set(s)
 }

@@ -37,6 +37,7 @@ socket: /file.sock
 capture: /file.pcapng
 log-level: debug
 port: 1001
+reclaim: completion
 `
 
 // A flag beats a variable, and a variable beats the file, for each key by itself.
@@ -53,7 +54,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	check(config{LogLevel: "info", Port: 4791}, "")
 	check(config{LogLevel: "info", Port: 4791}, "# nothing\n")
-	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001}
+	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion}
 	check(file, wholeFile)
 
 	t.Setenv("SOFTNICD_SOCKET", "/env.sock")
@@ -65,8 +66,23 @@ func TestPrecedence(t *testing.T) {
 
 	want.Port, want.LogLevel, want.Capture, want.Device = 1003, "warn", "/flag.pcapng", []string{"d=lo", "e=lo"}
 	check(want, wholeFile, "--port", "1003", "--log-level", "warn", "--capture", "/flag.pcapng", "--device", "d=lo", "--device", "e=lo")
-	want.Socket = "/flag.sock"
+	want.Reclaim = reclaimPoll
+	check(want, wholeFile, "--port", "1003", "--log-level", "warn", "--capture", "/flag.pcapng", "--device", "d=lo", "--device", "e=lo", "--reclaim", "poll")
+	want.Socket, want.Reclaim = "/flag.sock", reclaimCompletion
 	check(want, wholeFile, "--port", "1003", "--log-level", "warn", "--capture", "/flag.pcapng", "--device", "d=lo", "--device", "e=lo", "--socket", "/flag.sock")
+}
+
+func TestBadReclaim(t *testing.T) {
+	var c config
+	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	c.flags(f)
+	if err := f.Parse([]string{"--reclaim", "never"}); err == nil || !strings.Contains(err.Error(), "poll or completion") {
+		t.Errorf("error %v", err)
+	}
+	t.Setenv("SOFTNICD_RECLAIM", "never")
+	if _, err := load(t, ""); err == nil || !strings.Contains(err.Error(), "SOFTNICD_RECLAIM") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // keysOf returns the keys that the file may have.
@@ -103,6 +119,7 @@ func TestBadFiles(t *testing.T) {
 		{"device: lo: lo\n", "[1:"},
 		{"port: 1\nport: 2\n", "[2:1]"},
 		{"[", "[1:1]"},
+		{"reclaim: sometimes\n", "poll or completion expected"},
 	} {
 		_, err := load(t, c.file)
 		var e *exitError

@@ -89,7 +89,7 @@ func (c *config) run(ctx context.Context) (err error) {
 	served := make([]*control.Device, len(devices))
 	for i, d := range devices {
 		d.nic.Start()
-		served[i] = &control.Device{NIC: d.nic, Page: d.page}
+		served[i] = &control.Device{NIC: d.nic, Page: d.page, ReclaimOnCompletion: c.Reclaim == reclaimCompletion}
 		log.Info("device", "name", d.spec.Device, "on", d.spec.Target)
 	}
 	server, err := control.New(control.Config{Devices: served, Log: log})
