@@ -105,3 +105,11 @@ func TestAckTimeout(t *testing.T) {
 		}
 	}
 }
+
+func TestStaticRates(t *testing.T) {
+	for code, want := range map[uint8]uint64{0: 0, 1: 0, 2: 25e8, 3: 1e10, 5: 5e9, 15: 25e9, 16: 1e11, 20: 5e10, 24: 12e11, 25: 0, 255: 0} {
+		if got := StaticRate(code); got != want {
+			t.Errorf("code %d: %d bit/s, want %d", code, got, want)
+		}
+	}
+}

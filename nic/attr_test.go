@@ -21,7 +21,7 @@ func TestAttributes(t *testing.T) {
 	}
 	if d.MaxQP != 16384 || d.MaxQPWR != 16384 || d.MaxSGE != 32 || d.MaxInlineData != 512 || d.MaxCQ != 65536 ||
 		d.MaxCQE != 4194303 || d.MaxPD != 65536 || d.MaxQPRDAtom != 128 || d.MaxResRDAtom != 16384*128 || d.MaxMR != 10 ||
-		d.AtomicCap != 1 || d.PhysPortCnt != 1 || d.MaxPKeys != 1 || d.HCACoreClock != 1000000 || d.MinAckTimeout != 20000 {
+		d.AtomicCap != 1 || d.PhysPortCnt != 1 || d.MaxPKeys != 1 || d.HCACoreClock != 1000000 || d.MinAckTimeout != 4000 {
 		t.Errorf("attributes %+v", d)
 	}
 	if got := strings.TrimRight(string(d.FWVer[:]), "\x00"); got != "0.0.0" {

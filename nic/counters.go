@@ -1,7 +1,10 @@
 package nic
 
 import (
+	"fmt"
+
 	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
 )
 
@@ -63,38 +66,82 @@ func (d *Device) Counters() []Counter {
 			add(refusalNames[r], s.drops.by[r].Load())
 		}
 	}
-	// The engines' counters have one writer: the shard is asked for a copy.
+	// The shard is their one writer: it is asked for a copy.
 	s.do(func(clock.Time) {
-		c := &s.counters
 		add("np_ecn_marked_roce_packets", s.ecnMarked)
+		add("np_cnp_sent", s.cnpsSent)
+		add("rp_cnp_handled", s.cnpsHandled)
 		add("tx_lost", s.lost)
-		add("rx_write_requests", c.RxWriteRequests)
-		add("rx_read_requests", c.RxReadRequests)
-		add("rx_atomic_requests", c.RxAtomicRequests)
-		add("out_of_buffer", c.OutOfBuffer)
-		add("out_of_sequence", c.OutOfSequence)
-		add("duplicate_request", c.DuplicateRequest)
-		add("rnr_nak_retry_err", c.RNRNakRetryErr)
-		add("rnr_retry_exceeded_err", c.RNRRetryExceededErr)
-		add("packet_seq_err", c.PacketSeqErr)
-		add("implied_nak_seq_err", c.ImpliedNakSeqErr)
-		add("local_ack_timeout_err", c.LocalAckTimeoutErr)
-		add("retry_exceeded_err", c.RetryExceededErr)
-		add("resp_local_length_error", c.RespLocalLengthError)
-		add("resp_cqe_error", c.RespCQEError)
-		add("req_cqe_error", c.ReqCQEError)
-		add("req_remote_invalid_request", c.ReqRemoteInvalidRequest)
-		add("req_remote_access_errors", c.ReqRemoteAccessErrors)
-		add("req_remote_operation_errors", c.ReqRemoteOperationErrors)
-		add("resp_remote_access_errors", c.RespRemoteAccessErrors)
-		add("resp_invalid_request", c.RespInvalidRequest)
-		add("resp_cqe_flush_error", c.RespCQEFlushError)
-		add("req_cqe_flush_error", c.ReqCQEFlushError)
-		add("ghost_acks", c.GhostAcks)
-		add("bad_responses", c.BadResponses)
-		add("acks_sent", c.AcksSent)
-		add("naks_sent", c.NaksSent)
-		add("retransmissions", c.Retransmissions)
+		sum := s.counters
+		for _, c := range s.contexts {
+			for _, q := range c.slots {
+				if q != nil {
+					addCounters(&sum, &q.counters)
+				}
+			}
+		}
+		list = appendEngine(list, &sum)
 	})
 	return list
+}
+
+// QPCounters returns the counters of a queue pair, always in the same order: of what the device counts for all of them,
+// its part.
+func (c *Context) QPCounters(q *QP) ([]Counter, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ownsQP(q); err != nil {
+		return nil, fmt.Errorf("query counters: %w", err)
+	}
+	var copied transport.Counters
+	c.shard.do(func(clock.Time) { copied = q.counters })
+	return appendEngine(nil, &copied), nil
+}
+
+func appendEngine(list []Counter, c *transport.Counters) []Counter {
+	for i := range engineCounters {
+		list = append(list, Counter{engineCounters[i].name, *engineCounters[i].of(c)})
+	}
+	return list
+}
+
+// addCounters adds from to sum.
+func addCounters(sum, from *transport.Counters) {
+	for i := range engineCounters {
+		*engineCounters[i].of(sum) += *engineCounters[i].of(from)
+	}
+}
+
+// engineCounters are what the engines count, each for its own queue pair.
+var engineCounters = [...]struct {
+	name string
+	of   func(c *transport.Counters) *uint64
+}{
+	{"rx_write_requests", func(c *transport.Counters) *uint64 { return &c.RxWriteRequests }},
+	{"rx_read_requests", func(c *transport.Counters) *uint64 { return &c.RxReadRequests }},
+	{"rx_atomic_requests", func(c *transport.Counters) *uint64 { return &c.RxAtomicRequests }},
+	{"out_of_buffer", func(c *transport.Counters) *uint64 { return &c.OutOfBuffer }},
+	{"out_of_sequence", func(c *transport.Counters) *uint64 { return &c.OutOfSequence }},
+	{"duplicate_request", func(c *transport.Counters) *uint64 { return &c.DuplicateRequest }},
+	{"rnr_nak_retry_err", func(c *transport.Counters) *uint64 { return &c.RNRNakRetryErr }},
+	{"rnr_retry_exceeded_err", func(c *transport.Counters) *uint64 { return &c.RNRRetryExceededErr }},
+	{"packet_seq_err", func(c *transport.Counters) *uint64 { return &c.PacketSeqErr }},
+	{"implied_nak_seq_err", func(c *transport.Counters) *uint64 { return &c.ImpliedNakSeqErr }},
+	{"local_ack_timeout_err", func(c *transport.Counters) *uint64 { return &c.LocalAckTimeoutErr }},
+	{"retry_exceeded_err", func(c *transport.Counters) *uint64 { return &c.RetryExceededErr }},
+	{"resp_local_length_error", func(c *transport.Counters) *uint64 { return &c.RespLocalLengthError }},
+	{"resp_cqe_error", func(c *transport.Counters) *uint64 { return &c.RespCQEError }},
+	{"req_cqe_error", func(c *transport.Counters) *uint64 { return &c.ReqCQEError }},
+	{"req_remote_invalid_request", func(c *transport.Counters) *uint64 { return &c.ReqRemoteInvalidRequest }},
+	{"req_remote_access_errors", func(c *transport.Counters) *uint64 { return &c.ReqRemoteAccessErrors }},
+	{"req_remote_operation_errors", func(c *transport.Counters) *uint64 { return &c.ReqRemoteOperationErrors }},
+	{"resp_remote_access_errors", func(c *transport.Counters) *uint64 { return &c.RespRemoteAccessErrors }},
+	{"resp_invalid_request", func(c *transport.Counters) *uint64 { return &c.RespInvalidRequest }},
+	{"resp_cqe_flush_error", func(c *transport.Counters) *uint64 { return &c.RespCQEFlushError }},
+	{"req_cqe_flush_error", func(c *transport.Counters) *uint64 { return &c.ReqCQEFlushError }},
+	{"ghost_acks", func(c *transport.Counters) *uint64 { return &c.GhostAcks }},
+	{"bad_responses", func(c *transport.Counters) *uint64 { return &c.BadResponses }},
+	{"acks_sent", func(c *transport.Counters) *uint64 { return &c.AcksSent }},
+	{"naks_sent", func(c *transport.Counters) *uint64 { return &c.NaksSent }},
+	{"retransmissions", func(c *transport.Counters) *uint64 { return &c.Retransmissions }},
 }

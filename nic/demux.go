@@ -56,13 +56,14 @@ func (s *shard) judge(p *wire.Packet) (*QP, refusal) {
 	if q == nil {
 		return nil, refusedUnknownQPN
 	}
-	if p.Opcode == wire.CNP {
+	cnp := p.Opcode == wire.CNP
+	if cnp && s.dev.limits.NoDCQCN {
 		return nil, refusedCNP
 	}
-	if p.Opcode.Service() != serviceOf(q.typ) {
+	if !cnp && p.Opcode.Service() != serviceOf(q.typ) {
 		return nil, refusedService
 	}
-	if !q.receives(p.Opcode) {
+	if cnp && (q.state < ib.StateRTR || q.state > ib.StateSQE || q.path == nil) || !cnp && !q.receives(p.Opcode) {
 		return nil, refusedState
 	}
 	if !ib.DefaultPKey.Matches(bth.PKey()) {

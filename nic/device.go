@@ -284,14 +284,15 @@ func (d *Device) newRC(q *QP) transport.Engine {
 		capacity.MaxRecvSGE, recvDomain = q.srq.maxSGE, &q.srq.pd.domain
 	}
 	return rc.New(rc.Config{
-		QPN:        q.qpn,
-		Cap:        capacity,
-		Domain:     &q.pd.domain,
-		RecvDomain: recvDomain,
-		Table:      d.keys,
-		QP:         (*served)(q),
-		Counters:   &q.shard.counters,
-		Trace:      d.cfg.Trace,
+		QPN:         q.qpn,
+		Cap:         capacity,
+		Domain:      &q.pd.domain,
+		RecvDomain:  recvDomain,
+		Table:       d.keys,
+		QP:          (*served)(q),
+		Counters:    &q.counters,
+		Outstanding: &q.outstanding,
+		Trace:       d.cfg.Trace,
 		Limits: rc.Limits{
 			MaxMessage: l.MaxMessage,
 			AckFloor:   l.AckFloor,

@@ -31,6 +31,13 @@ type Limits struct {
 	// AckFloor is the least effective local ACK timeout: a busy host stalls longer than short timeouts ask for.
 	// Negative means none, for virtual time.
 	AckFloor time.Duration
+	// InFlight bounds the bytes that all queue pairs together have outstanding: below the receive buffer of a peer, which
+	// they overrun otherwise. Negative means no bound.
+	InFlight int
+	// LineRate is what the network is taken to carry, bits a second: where congestion control begins and ends.
+	LineRate uint64
+	// NoCNP leaves packets that were marked on their way without an answer. NoDCQCN neither asks for marks nor heeds CNPs.
+	NoCNP, NoDCQCN bool
 	// Window is the most packets a queue pair has outstanding, AckEvery how often a long message asks for an
 	// acknowledgement.
 	Window, AckEvery int
@@ -57,9 +64,13 @@ func DefaultLimits() Limits {
 		GIDTableLen:    256,
 		NumCompVectors: uint32(runtime.NumCPU()),
 		MaxMapped:      1 << 40,
-		AckFloor:       20 * time.Millisecond,
-		Window:         128,
-		AckEvery:       16,
+		// A thread that wants a processor waits for one or two time slices of 3 ms; longer stalls are rare enough to be
+		// paid for with packets that are sent again.
+		AckFloor: 4 * time.Millisecond,
+		InFlight: 2 << 20,
+		LineRate: 10e9,
+		Window:   128,
+		AckEvery: 16,
 	}
 }
 
@@ -84,9 +95,14 @@ func (l Limits) fill(d Limits) Limits {
 	fill(&l.NumCompVectors, d.NumCompVectors)
 	fill(&l.MaxMapped, d.MaxMapped)
 	fill(&l.AckFloor, d.AckFloor)
+	fill(&l.InFlight, d.InFlight)
+	fill(&l.LineRate, d.LineRate)
+	fill(&l.NoCNP, d.NoCNP)
+	fill(&l.NoDCQCN, d.NoDCQCN)
 	fill(&l.Window, d.Window)
 	fill(&l.AckEvery, d.AckEvery)
 	l.AckFloor = max(l.AckFloor, 0)
+	l.InFlight = max(l.InFlight, 0)
 	l.MaxQP = min(l.MaxQP, maxQPs)
 	l.MaxSGE = min(l.MaxSGE, abi.MaxSGE)
 	l.MaxInlineData = min(l.MaxInlineData, abi.MaxInlineLimit)

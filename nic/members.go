@@ -27,6 +27,7 @@ func (s *shard) detach(c *Context, qps *[]*QP) func(clock.Time) {
 		for _, q := range c.slots {
 			if q != nil {
 				s.hide(q)
+				addCounters(&s.counters, &q.counters)
 				*qps = append(*qps, q)
 			}
 		}
@@ -70,6 +71,7 @@ func (s *shard) retire(q *QP) func(clock.Time) {
 	return func(clock.Time) {
 		s.hide(q)
 		q.dead = true
+		addCounters(&s.counters, &q.counters)
 		c := q.ctx
 		c.slots[q.slot] = nil
 		c.free = append(c.free, q.slot)
@@ -79,6 +81,7 @@ func (s *shard) retire(q *QP) func(clock.Time) {
 // hide takes a queue pair out of everything that leads to its engine.
 func (s *shard) hide(q *QP) {
 	s.table.hide(q)
+	s.ground(q)
 	s.sched.remove(&q.flow)
 	s.timers.remove(q)
 }

@@ -29,7 +29,7 @@ func (c *Context) ModifyQP(q *QP, a *ib.QPAttr, mask ib.QPAttrMask) error {
 // change is a modification that was found right: what the queue pair will be.
 type change struct {
 	attr ib.QPAttr
-	path *wire.Path
+	path *wire.Path // new with mask&ib.QPAttrAV
 	mask ib.QPAttrMask
 }
 
@@ -127,7 +127,7 @@ func (d *Device) checkValues(a *ib.QPAttr, mask ib.QPAttrMask) error {
 
 // merge takes over the attributes that mask names.
 func merge(dst, a *ib.QPAttr, mask ib.QPAttrMask) {
-	for bit := ib.QPAttrMask(1); bit <= ib.QPAttrDestQPN; bit <<= 1 {
+	for bit := ib.QPAttrMask(1); bit <= ib.QPAttrRateLimit; bit <<= 1 {
 		switch bit & mask {
 		case ib.QPAttrEnSQDAsyncNotify:
 			dst.EnSQDAsyncNotify = a.EnSQDAsyncNotify
@@ -163,6 +163,8 @@ func merge(dst, a *ib.QPAttr, mask ib.QPAttrMask) {
 			dst.PathMigState = a.PathMigState
 		case ib.QPAttrDestQPN:
 			dst.DestQPN = a.DestQPN & ib.QPNMask
+		case ib.QPAttrRateLimit:
+			dst.RateLimit = a.RateLimit
 		}
 	}
 }
@@ -187,7 +189,14 @@ func (s *shard) modify(q *QP, a *ib.QPAttr, mask ib.QPAttrMask, err *error) func
 
 // apply makes q what ch says.
 func (s *shard) apply(now clock.Time, q *QP, ch *change) {
+	if ch.mask&ib.QPAttrAV != 0 {
+		ch.path = q.congestion.route(ch.path, &s.dev.limits)
+	}
 	q.attr, q.path = ch.attr, ch.path
+	if ch.attr.State == ib.StateReset {
+		q.congestion = congestion{engine: q.congestion.engine, rate: q.congestion.rate}
+	}
+	q.congestion.limit(now, &q.attr)
 	if ch.mask&ib.QPAttrState != 0 && (ch.attr.State != ib.StateSQD || q.state != ib.StateSQD) {
 		q.drained = false
 	}

@@ -56,6 +56,11 @@ type QP struct {
 	lied                 bool // a posted index made no sense: nothing more is fetched
 	doomed               bool // and the queue pair has to fail as soon as its engine returns
 
+	congestion  congestion
+	outstanding transport.Outstanding
+	waiter      waiter
+	counters    transport.Counters
+
 	flow    flow
 	timer   clock.Time
 	timerAt int // place in the heap, -1 when not in it
@@ -127,8 +132,10 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 		qpn: number, alive: true, block: block, timerAt: -1,
 	}
 	q.attr.Cap = capacity
-	q.flow.qp = q
+	q.flow.qp, q.waiter.qp = q, q
+	q.outstanding.Enter(&c.shard.inFlight)
 	q.engine = c.dev.newEngine(q)
+	q.congestion.engine, _ = q.engine.(paced)
 	q.pd.refs++
 	q.sendCQ.attach(q.cap.MaxSendWR)
 	q.recvCQ.attach(q.cap.MaxRecvWR)

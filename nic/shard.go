@@ -40,6 +40,8 @@ type shard struct {
 
 	table    *qpTable
 	sched    scheduler
+	inFlight transport.InFlight
+	waiting  ring[*waiter] // for room in flight
 	timers   timers
 	tenants  map[uint64]*tenant
 	contexts []*Context
@@ -56,10 +58,12 @@ type shard struct {
 	recvWQE abi.RecvWQE
 	cqe     abi.CQE
 
-	counters  transport.Counters
-	drops     drops
-	ecnMarked uint64
-	lost      uint64 // frames that a port that failed or was congested too long did not take
+	counters    transport.Counters // of queue pairs that are gone
+	drops       drops
+	ecnMarked   uint64
+	cnpsSent    uint64
+	cnpsHandled uint64
+	lost        uint64 // frames that a port that failed or was congested too long did not take
 
 	in   inbox
 	wait sleeper
@@ -67,15 +71,16 @@ type shard struct {
 
 func newShard(d *Device, index int, port Port, random func() uint64) (*shard, error) {
 	s := &shard{
-		dev:     d,
-		index:   index,
-		port:    port,
-		table:   newQPTable(int(d.limits.MaxQP), random),
-		tenants: make(map[uint64]*tenant),
-		burst:   wire.NewBurst(burstFrames),
-		packets: make([]wire.Packet, recvPackets),
-		slots:   make([]uint32, 0, bellSlots),
-		wait:    newSleeper(),
+		dev:      d,
+		index:    index,
+		port:     port,
+		inFlight: transport.InFlight{Limit: d.limits.InFlight},
+		table:    newQPTable(int(d.limits.MaxQP), random),
+		tenants:  make(map[uint64]*tenant),
+		burst:    wire.NewBurst(burstFrames),
+		packets:  make([]wire.Packet, recvPackets),
+		slots:    make([]uint32, 0, bellSlots),
+		wait:     newSleeper(),
 	}
 	if !d.cfg.Manual {
 		if err := s.wait.open(port.Descriptor()); err != nil {
@@ -168,15 +173,21 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 		n += got
 		for i := range s.packets[:got] {
 			p := &s.packets[i]
-			if p.TrafficClass&3 == 3 {
-				s.ecnMarked++
-			}
 			q, r := s.judge(p)
 			if r != accepted {
 				s.drops.count(r)
 				continue
 			}
-			s.after(q, s.engineReceive(now, q, p))
+			if p.Opcode == wire.CNP {
+				s.notified(now, q)
+				continue
+			}
+			if p.TrafficClass&ecnMask == ecnCE {
+				s.marked(now, q)
+			}
+			active := s.engineReceive(now, q, p)
+			s.admit()
+			s.after(q, active)
 		}
 	}
 	return n
@@ -191,7 +202,9 @@ func (s *shard) expire(now clock.Time) (busy bool) {
 			break
 		}
 		busy = true
-		s.after(q, s.engineExpire(now, q))
+		active := s.engineExpire(now, q)
+		s.admit()
+		s.after(q, active)
 	}
 	for i := len(s.held) - 1; i >= 0; i-- {
 		q := s.held[i]
@@ -221,7 +234,13 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 		q := f.qp
 		s.settled = s.burst.Len()
 		state := q.state
+		if q.congestion.dcqcn.limited {
+			q.congestion.pace(now)
+		}
+		s.inFlight.Refused = false
 		bytes, more := s.engineTransmit(now, q, min(allowance, budget))
+		q.congestion.dcqcn.count(bytes)
+		s.await(q)
 		more = more || q.state != state // it failed on the way and has work to flush
 		if more && bytes <= 0 {
 			bytes = flushedBytes
