@@ -83,6 +83,9 @@ func (q *SRQ) ring(maxWR uint32) (arena.Block, *abi.QPBlock, error) {
 // PostRecv posts receive requests, in order. When one is refused the error is a *PostError that says which and why; those
 // before it are posted. ENOMEM when as many are posted as the queue has places, EINVAL for a list longer than it was made
 // for, EIO after SRQ_ERR.
+//
+// A receive's place is free again when a queue pair has taken it, which is before its completion is polled: a completion
+// queue that is to bear any burst has room for more than the shared queue.
 func (q *SRQ) PostRecv(wrs ...RecvWR) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -38,8 +38,8 @@ func (s *side) noEvent() {
 func newSharing(t testing.TB, maxWR uint32) (a, b *side, srq *verbs.SRQ) {
 	t.Helper()
 	var net embedded.Network
-	a = newSide(t, openDevice(t, embedded.Options{Network: &net}), 256, smallCap)
-	b = newSide(t, openDevice(t, embedded.Options{Network: &net}), 256, smallCap)
+	a = newSide(t, openDevice(t, embedded.Options{Network: &net}), 4096, smallCap)
+	b = newSide(t, openDevice(t, embedded.Options{Network: &net}), 4096, smallCap)
 	srq = must(b.pd.CreateSRQ(verbs.SRQAttr{MaxWR: maxWR, MaxSGE: 2}))
 	check(t, b.qp.Close())
 	b.qp = must(b.pd.CreateQP(verbs.QPInitAttr{Type: ib.QPTypeRC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq, Cap: smallCap}))
