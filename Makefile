@@ -52,7 +52,12 @@ sim-long:
 cq-cycles:
 	$(GO) test ./cq -run TestSleepCycles -cq.cycles=10000000 -timeout 0 -v
 
+# What softnicd does beside what the machine does without it; docs/performance.md explains the table.
 bench:
+	$(GO) run ./test/bench
+
+# The Go benchmarks beside the hot code, for benchstat.
+microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./wire ./abi ./cq ./dma ./transport/... ./nic ./link/... ./verbs/...
 
 FUZZTIME ?= 30s

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		in   []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 2, 3}, 2.5}} {
+		if got := median(c.in); got != c.want {
+			t.Errorf("median of %v: %v, want %v", c.in, got, c.want)
+		}
+	}
+}
+
+// A line names the verdict that its ratio deserves, whichever direction is the better one.
+func TestLine(t *testing.T) {
+	with := func() (float64, error) { return 0, nil }
+	for _, c := range []struct {
+		r               row
+		path, yardstick float64
+		want            string
+	}{
+		{row{floor: 1, aim: 1.3, against: with}, 13, 10, "1.30 | 1 | 1.3 | reaches the aim"},
+		{row{floor: 1, aim: 1.3, against: with}, 12, 10, "1.20 | 1 | 1.3 | above the floor"},
+		{row{floor: 1, aim: 1.3, against: with}, 9, 10, "0.90 | 1 | 1.3 | below the floor"},
+		{row{floor: 3.5, aim: 2.5, against: with, lower: true}, 20, 10, "2.00 | 3.5 | 2.5 | reaches the aim"},
+		{row{floor: 3.5, aim: 2.5, against: with, lower: true}, 40, 10, "4.00 | 3.5 | 2.5 | below the floor"},
+		{row{floor: 3, aim: 5}, 4, 0, "|  | 3 | 5 | above the floor"},
+	} {
+		if got := c.r.line(c.path, c.yardstick); !strings.Contains(got, c.want) {
+			t.Errorf("line %q, want %q in it", got, c.want)
+		}
+	}
+}
+
+func TestGoCopy(t *testing.T) {
+	if v := goCopy(5 * time.Millisecond); v <= 0 {
+		t.Errorf("%v Gbit/s", v)
+	}
+}
