@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/pflag"
@@ -22,6 +23,12 @@ type config struct {
 	LogLevel string   `yaml:"log-level"`
 	Port     uint16   `yaml:"port"`
 	Reclaim  reclaim  `yaml:"reclaim"`
+
+	AckFloor time.Duration `yaml:"ack-floor"`
+	InFlight int           `yaml:"in-flight"`
+	LineRate uint64        `yaml:"line-rate"`
+	CNP      onOff         `yaml:"cnp"`
+	DCQCN    onOff         `yaml:"dcqcn"`
 }
 
 // flags declares a flag for each key of the file.
@@ -33,6 +40,11 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
 	f.Var(&c.Reclaim, "reclaim", "when a send slot comes back: poll, when its completion is polled, as on hardware; completion, when the request completes, as with Linux rxe")
+	f.DurationVar(&c.AckFloor, "ack-floor", 0, "least effective local ACK timeout, whatever queue pairs ask for: a busy host stalls longer (default 4ms)")
+	f.IntVar(&c.InFlight, "in-flight", 0, "bytes that all queue pairs of a device have outstanding at most; -1 for no bound (default 2097152)")
+	f.Uint64Var(&c.LineRate, "line-rate", 0, "Mbit/s that the network carries, where congestion control begins (default 10000)")
+	f.Var(&c.CNP, "cnp", "answer packets that were marked CE by congestion notifications (default on)")
+	f.Var(&c.DCQCN, "dcqcn", "ask for marks, and slow down when notified (default on)")
 	f.String("config", "", "YAML file with a key for each of these flags")
 }
 
@@ -90,6 +102,21 @@ func (c *config) adopt(f *pflag.FlagSet, file *config) {
 	}
 	if file.Reclaim != "" && !f.Changed("reclaim") {
 		c.Reclaim = file.Reclaim
+	}
+	if file.AckFloor != 0 && !f.Changed("ack-floor") {
+		c.AckFloor = file.AckFloor
+	}
+	if file.InFlight != 0 && !f.Changed("in-flight") {
+		c.InFlight = file.InFlight
+	}
+	if file.LineRate != 0 && !f.Changed("line-rate") {
+		c.LineRate = file.LineRate
+	}
+	if file.CNP != "" && !f.Changed("cnp") {
+		c.CNP = file.CNP
+	}
+	if file.DCQCN != "" && !f.Changed("dcqcn") {
+		c.DCQCN = file.DCQCN
 	}
 }
 

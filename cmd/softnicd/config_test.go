@@ -7,7 +7,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/softnic/softnicd/nic"
 	"github.com/spf13/pflag"
 )
 
@@ -38,6 +40,11 @@ capture: /file.pcapng
 log-level: debug
 port: 1001
 reclaim: completion
+ack-floor: 7ms
+in-flight: 500000
+line-rate: 40000
+cnp: off
+dcqcn: off
 `
 
 // A flag beats a variable, and a variable beats the file, for each key by itself.
@@ -54,7 +61,8 @@ func TestPrecedence(t *testing.T) {
 	}
 	check(config{LogLevel: "info", Port: 4791}, "")
 	check(config{LogLevel: "info", Port: 4791}, "# nothing\n")
-	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion}
+	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion,
+		7 * time.Millisecond, 500000, 40000, off, off}
 	check(file, wholeFile)
 
 	t.Setenv("SOFTNICD_SOCKET", "/env.sock")
@@ -70,6 +78,22 @@ func TestPrecedence(t *testing.T) {
 	check(want, wholeFile, "--port", "1003", "--log-level", "warn", "--capture", "/flag.pcapng", "--device", "d=lo", "--device", "e=lo", "--reclaim", "poll")
 	want.Socket, want.Reclaim = "/flag.sock", reclaimCompletion
 	check(want, wholeFile, "--port", "1003", "--log-level", "warn", "--capture", "/flag.pcapng", "--device", "d=lo", "--device", "e=lo", "--socket", "/flag.sock")
+}
+
+func TestTuning(t *testing.T) {
+	t.Setenv("SOFTNICD_CNP", "off")
+	c, err := load(t, wholeFile, "--dcqcn", "on", "--ack-floor", "250us", "--in-flight", "-1")
+	if want := (nic.Limits{AckFloor: 250 * time.Microsecond, InFlight: -1, LineRate: 40e9, NoCNP: true}); err != nil || c.limits() != want {
+		t.Errorf("%+v, %v; want %+v", c.limits(), err, want)
+	}
+	if c, err := load(t, ""); err != nil || c.limits() != (nic.Limits{NoCNP: true}) {
+		t.Errorf("%+v, %v by default", c.limits(), err)
+	}
+	for _, file := range []string{"cnp: maybe\n", "ack-floor: soon\n", "in-flight: much\n", "line-rate: -1\n"} {
+		if _, err := load(t, file); err == nil {
+			t.Errorf("%q: no error", file)
+		}
+	}
 }
 
 func TestBadReclaim(t *testing.T) {
