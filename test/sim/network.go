@@ -17,6 +17,8 @@ type network struct {
 	dice *dice
 	plan *NetworkPlan
 	free []*packet
+
+	latest clock.Time // of all packets
 }
 
 // packet is a datagram on its way.
@@ -33,6 +35,11 @@ type port struct {
 	inbox    []*packet // arrived
 	lent     []*packet // given out by the last Recv
 	counters nic.PortCounters
+
+	refuses clock.Time // until when frames are refused, which counts as lost
+	failed  bool       // it takes nothing, until back
+	ever    bool       // it has failed at some time
+	back    clock.Time
 }
 
 var _ nic.Port = (*port)(nil)
@@ -40,6 +47,9 @@ var _ nic.Port = (*port)(nil)
 // Send implements nic.Port. A port that is congested takes fewer frames.
 func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 	net := p.node.w.net
+	if p.failed {
+		return 0, errPort
+	}
 	for i := range frames {
 		if net.happens(net.plan.Congest) {
 			return i, nil
@@ -101,6 +111,7 @@ func (n *network) accept(from *node, f *wire.Frame) error {
 		return nil
 	}
 	end.checkFrame(f)
+	n.latest = w.now
 	p := n.take()
 	p.id = 0
 	if n.dice.chance(300) {
@@ -124,10 +135,17 @@ func (n *network) accept(from *node, f *wire.Frame) error {
 
 // carry decides the fate of a packet.
 func (n *network) carry(p *packet) {
-	if n.happens(n.plan.Loss) {
-		p.end.conn.losses++
-		n.witness(p, "", true)
-		n.free = append(n.free, p)
+	from := p.end.app.node
+	switch {
+	case n.happens(n.plan.Loss):
+		n.lose(p, "lost")
+		return
+	case from.isCut(p.end.peer.app.node):
+		n.lose(p, "cut off")
+		return
+	case n.w.faults && n.w.now.Before(from.port.refuses):
+		from.port.counters.SendErrors.Add(1)
+		n.lose(p, "refused")
 		return
 	}
 	if n.happens(n.plan.Duplicate) {
@@ -142,6 +160,12 @@ func (n *network) carry(p *packet) {
 		late = n.dice.upTo(n.plan.Late)
 	}
 	n.send(p, late, "")
+}
+
+func (n *network) lose(p *packet, note string) {
+	p.end.conn.losses++
+	n.witness(p, note, true)
+	n.free = append(n.free, p)
 }
 
 // send lets a packet arrive.
@@ -211,9 +235,6 @@ func (n *network) witness(p *packet, note string, lost bool) {
 	}
 	text := describe(p.Bytes)
 	to := p.end.peer
-	if lost {
-		note = "lost"
-	}
 	w.logf(p.end.name, "-> %s  %s %s", to.name, text, note)
 	op := wire.Opcode(p.Bytes[0])
 	s := trace.Step{Time: w.now, From: p.end.name, To: to.name, Label: op.String(), Note: note, Lost: lost}

@@ -14,6 +14,7 @@ type Plan struct {
 	Devices     int
 	IPv6        bool
 	Network     NetworkPlan
+	Faults      FaultPlan
 	Window      int // of every device, packets
 	AckEvery    int
 	Lag         time.Duration // from a packet or doorbell to the device's next round, at most
@@ -92,6 +93,9 @@ func NewPlan(seed uint64) *Plan {
 	}
 	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
+	if !p.clean() {
+		p.Faults = newFaultPlan(d, p.Fragile)
+	}
 	for n := d.between(1, 4) + p.Devices - 2; len(p.Connections) < n; {
 		// A chain holds the devices together; the rest is as it comes.
 		a, b := len(p.Connections), len(p.Connections)+1
@@ -149,6 +153,9 @@ func newConnectionPlan(d *dice, p *Plan, a, b int) ConnectionPlan {
 		Retries: 7,
 	}
 	wait := time.Duration(oneOf(d, 1, 1, 2, 4)) * p.roundTrip()
+	if !p.Fragile {
+		wait = max(wait, p.Faults.patience())
+	}
 	if p.Fragile {
 		c.Retries = uint8(d.below(8))
 		wait = d.upTo(2 * wait)
@@ -224,6 +231,10 @@ func (p *Plan) String() string {
 		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Piecemeal)
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
+	if f := &p.Faults; !f.none() {
+		fmt.Fprintf(&b, "faults: %d partitions to %v, one way %d in 1000; %d pauses to %v; %d spells of refused frames; %d port failures\n",
+			f.Partitions, f.Cut, f.OneWay, f.Pauses, f.Still, f.Refusals, f.Failures)
+	}
 	for i := range p.Connections {
 		c := &p.Connections[i]
 		fmt.Fprintf(&b, "connection %d: device %d and %d, mtu %v, timeout %d (%v), retries %d, messages to %d bytes\n",

@@ -29,6 +29,7 @@ type Tamper struct {
 
 func run(p *Plan, t Tamper, log *Log) (res Result) {
 	w := &world{plan: p, tamper: t, faults: true, logs: log, hash: p.Seed}
+	w.trouble = trouble{w: w, dice: newDice(p.Seed, streamTrouble), left: p.Faults, until: make(map[[2]*node]clock.Time)}
 	w.net = &network{w: w, dice: newDice(p.Seed, streamNetwork), plan: &p.Network}
 	defer func() {
 		res.Hash, res.Events, res.Time = w.hash, w.turned, w.now
@@ -114,7 +115,7 @@ func (w *world) converse() {
 			oneOf(n.dice, n.apps...).die()
 		}
 		if w.faults && (w.done*100 >= w.total*w.plan.FaultsFor || w.now.After(deadline)) {
-			w.faults = false
+			w.calm()
 			deadline = w.now.Add(w.plan.bound())
 			w.logf("world", "the faults stop; everything has to end within %v", w.plan.bound())
 		}
@@ -126,12 +127,13 @@ func (w *world) converse() {
 		case w.turned > maxEvents:
 			w.failf("no end after %d events: %s", w.turned, w.missing())
 		}
+		w.trouble.mishap()
 		w.turn()
 		if w.tamper.Round != nil {
 			w.tamper.Round(w)
 		}
 	}
-	w.faults = false
+	w.calm()
 }
 
 func (w *world) finished() bool {

@@ -14,6 +14,7 @@ import (
 const (
 	streamPlan = iota
 	streamNetwork
+	streamTrouble
 	streamDevice      // + device
 	streamApplication = streamDevice + 16
 )
@@ -26,13 +27,14 @@ type world struct {
 	events events
 	turned int // events so far
 
-	nodes  []*node
-	conns  []*connection
-	net    *network
-	faults bool
-	died   bool // an application has
-	done   int  // requests that have ended
-	total  int
+	nodes   []*node
+	conns   []*connection
+	net     *network
+	trouble trouble
+	faults  bool
+	died    bool // an application has
+	done    int  // requests that have ended
+	total   int
 
 	hash uint64
 	logs *Log // nil: nobody reads
@@ -107,7 +109,7 @@ func (l *Log) Ladder(connection, n int) string {
 }
 
 // deviceLog makes a failure of every error that a device logs: in a run there is no reason for one.
-type deviceLog struct{ w *world }
+type deviceLog struct{ n *node }
 
 func (h deviceLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
 
@@ -117,7 +119,9 @@ func (h deviceLog) Handle(_ context.Context, r slog.Record) error {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		return true
 	})
-	h.w.accuse("device: %s", text)
+	if !h.n.port.failed {
+		h.n.w.accuse("device: %s", text)
+	}
 	return nil
 }
 
