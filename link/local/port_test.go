@@ -300,3 +300,60 @@ func TestMuxRecv(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// asked counts how often a port is asked.
+type asked struct {
+	*Port
+	calls int
+}
+
+func (a *asked) Recv(now clock.Time, packets []wire.Packet) int {
+	a.calls++
+	return a.Port.Recv(now, packets)
+}
+
+// While local packets come a network that is quiet is seldom asked, but never left alone for long, and always asked when
+// there is nothing local.
+func TestMuxAsksQuietNetworkSeldom(t *testing.T) {
+	path := &wire.Path{SourcePort: 1}
+	local, remote := New(64), &asked{Port: New(64)}
+	m := Mux(local, remote, nil)
+	packets := make([]wire.Packet, 8)
+	recv := func(now clock.Time, locals int) (n int) {
+		out := wire.NewBurst(8)
+		for i := range locals {
+			add(t, out, path, wire.RCSendOnly, uint32(i), nil, 0)
+		}
+		if _, err := local.Send(now, out.Frames()); err != nil {
+			t.Fatal(err)
+		}
+		return m.Recv(now, packets)
+	}
+	recv(0, 0)
+	for range 100 {
+		recv(0, 1)
+	}
+	if remote.calls < 10 || remote.calls > 40 {
+		t.Errorf("asked %d times in 100 calls with local packets", remote.calls)
+	}
+	before := remote.calls
+	for i := range 20 {
+		recv(clock.Time(i+1)*clock.Time(remoteRest), 1)
+	}
+	if n := remote.calls - before; n != 20 {
+		t.Errorf("asked %d times in 20 calls that were %v apart", n, remoteRest)
+	}
+	out := wire.NewBurst(8)
+	add(t, out, path, wire.RCSendOnly, 0, nil, 0)
+	if _, err := remote.Send(0, out.Frames()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range remoteSkips + 1 {
+		if recv(0, 0) > 0 {
+			return
+		}
+		if i == remoteSkips {
+			t.Error("what the network had was not received")
+		}
+	}
+}
