@@ -223,14 +223,23 @@ func (q *CQ) account(v abi.CQEView) bool {
 }
 
 // Polls in a row that find nothing: the first few cost nothing but a look, in case the completion is about to come. Then
-// the daemon, which may share the processor, gets its turn.
-const freePolls = 4
+// the daemon, which may share the processor, gets its turn; the other goroutines of the process get theirs more seldom,
+// because the Go scheduler wakes a thread to look for work each time, and that thread takes a processor from the daemon:
+// half of a round trip between two processes went there.
+const (
+	freePolls    = 4
+	goschedPolls = 32
+)
 
 func (q *CQ) yield() {
-	if q.empty.Add(1) > freePolls {
-		runtime.Gosched()
-		syscall.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	n := q.empty.Add(1)
+	if n <= freePolls {
+		return
 	}
+	if n%goschedPolls == 0 {
+		runtime.Gosched()
+	}
+	syscall.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // Peek counts the completions that wait, n at the most, and takes none.
