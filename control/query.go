@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/softnic/softnicd/abi/ctl"
+	"github.com/softnic/softnicd/nic"
 )
 
 // onlyPort is the number of a device's port.
@@ -61,12 +62,28 @@ func (s *Session) queryPKey(q *ctl.QueryPKey) (any, error) {
 }
 
 func (s *Session) queryCounters(q *ctl.QueryCounters) (any, error) {
-	all := s.dev.NIC.Counters()
+	return counterPage(s.dev.NIC.Counters(), q.First), nil
+}
+
+func (s *Session) queryQPCounters(q *ctl.QueryQPCounters) (any, error) {
+	v, err := s.pairs.get(q.QP)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.ctx.QPCounters(v.qp)
+	if err != nil {
+		return nil, err
+	}
+	return counterPage(all, q.First), nil
+}
+
+// counterPage returns one page of counters.
+func counterPage(all []nic.Counter, first uint32) *ctl.QueryCountersReply {
 	r := &ctl.QueryCountersReply{Count: uint32(len(all))}
-	for i := uint64(q.First); i < uint64(len(all)) && int(r.N) < len(r.Names); i++ {
+	for i := uint64(first); i < uint64(len(all)) && int(r.N) < len(r.Names); i++ {
 		copy(r.Names[r.N][:ctl.CounterSize-1], all[i].Name)
 		r.Values[r.N] = all[i].Value
 		r.N++
 	}
-	return r, nil
+	return r
 }

@@ -170,6 +170,7 @@ func TestBadRequests(t *testing.T) {
 		{"cq in use", ctl.OpDestroyCQ, &ctl.Handle{Handle: o.cq}, unix.EBUSY, "completion queue 1"},
 		{"qp", ctl.OpDestroyQP, &ctl.Handle{Handle: none}, unix.EINVAL, "no such queue pair 99"},
 		{"query qp", ctl.OpQueryQP, &ctl.Handle{Handle: none}, unix.EINVAL, "no such queue pair 99"},
+		{"qp counters", ctl.OpQueryQPCounters, &ctl.QueryQPCounters{QP: none}, unix.EINVAL, "no such queue pair 99"},
 		{"modify qp", ctl.OpModifyQP, &ctl.ModifyQP{QP: none}, unix.EINVAL, "no such queue pair 99"},
 		{"qp to nowhere", ctl.OpModifyQP, &ctl.ModifyQP{QP: o.qp, Mask: 1, Attr: ctl.QPAttr{State: 3}}, unix.EINVAL, "modify qp 0x"},
 		{"qp attribute too large", ctl.OpModifyQP, &ctl.ModifyQP{QP: o.qp, Mask: 1, Attr: ctl.QPAttr{State: 1 << 20}}, unix.EINVAL, "modify qp"},

@@ -65,6 +65,9 @@ func (q *QP) check(d *Device, a *ib.QPAttr, mask ib.QPAttrMask) (*change, error)
 		return ch, nil
 	}
 	ch.attr.State, ch.attr.CurState = next, next
+	if cur == ib.StateRTS && next == ib.StateSQD {
+		ch.attr.EnSQDAsyncNotify = false // each way into SQD asks for its event, or does not
+	}
 	merge(&ch.attr, a, mask)
 	if mask&ib.QPAttrAV != 0 {
 		p, err := d.gids.Load().newPath(&ch.attr.AH, q.qpn, ch.attr.DestQPN)

@@ -82,10 +82,23 @@ type Counter struct {
 
 // QueryCounters returns all counters of the device.
 func (c *Context) QueryCounters() ([]Counter, error) {
+	return c.counters(ctl.OpQueryCounters, func(first uint32) any { return &ctl.QueryCounters{First: first} })
+}
+
+// Counters returns the queue pair's part of what the device counts for all of them, under the names that Linux has for it:
+// retransmissions, timeouts, NAKs of each kind. They count on across RESET.
+func (q *QP) Counters() ([]Counter, error) {
+	return q.ctx.counters(ctl.OpQueryQPCounters, func(first uint32) any {
+		return &ctl.QueryQPCounters{QP: q.handle, First: first}
+	})
+}
+
+// counters asks for pages of counters until it has all.
+func (c *Context) counters(op ctl.Op, request func(first uint32) any) ([]Counter, error) {
 	var list []Counter
 	for {
 		var r ctl.QueryCountersReply
-		if err := c.call(ctl.OpQueryCounters, &ctl.QueryCounters{First: uint32(len(list))}, &r); err != nil {
+		if err := c.call(op, request(uint32(len(list))), &r); err != nil {
 			return nil, err
 		}
 		n := min(int(r.N), len(r.Names))
