@@ -35,6 +35,9 @@
 // example, can be registered as well if the program runs as the daemon's own user: it is pinned while it is registered and
 // the daemon reaches it by system calls.
 //
+// An [MW] is a window to a part of a region: a key that is bound and taken away by work requests, in order with the others
+// of a queue pair, without asking the daemon.
+//
 // # When the daemon dies
 //
 // Polls, waits, posts and requests return [ErrDeviceFatal], at the latest 100 ms after. Nothing hangs, and what was

@@ -27,7 +27,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	return &PD{c, r.Handle}, nil
 }
 
-// Dealloc destroys the protection domain. EBUSY while regions or queue pairs are in it.
+// Dealloc destroys the protection domain. EBUSY while regions, windows or queues are in it.
 func (p *PD) Dealloc() error {
 	return p.ctx.call(ctl.OpDeallocPD, &ctl.Handle{Handle: p.handle}, &ctl.Empty{})
 }
@@ -77,7 +77,8 @@ type MR struct {
 	rkey   ib.RKey
 	addr   uint64
 	mem    []byte
-	pinner runtime.Pinner
+	access ib.AccessFlags
+	pinner *runtime.Pinner
 }
 
 // MROption is a property of a memory region.
@@ -100,28 +101,16 @@ func (p *PD) RegMR(mem []byte, access ib.AccessFlags, opts ...MROption) (*MR, er
 	if len(mem) == 0 {
 		return nil, fmt.Errorf("reg mr: no memory: %w", syscall.EINVAL)
 	}
-	q := &ctl.RegMR{PD: p.handle, Access: uint32(access), Addr: uint64(address(mem)), Length: uint64(len(mem))}
-	if access&ib.AccessZeroBased == 0 {
-		q.Base = q.Addr
-	}
-	for _, f := range opts {
-		f(q)
-	}
-	m := &MR{ctx: c, addr: q.Base, mem: mem}
+	q := &ctl.RegMR{PD: p.handle}
+	describe(q, mem, access, opts)
 	var r ctl.RegMRReply
-	var err error
-	if b, ok := c.arenas.Find(mem, address); ok {
-		q.Kind, q.Arena, q.Offset = ctl.MemoryShared, b.Arena, b.Offset
-		err = c.call(ctl.OpRegMR, q, &r)
-	} else {
-		m.pinner.Pin(&mem[0])
-		err = c.registerOwn(q, &r, mem)
-	}
+	pinned, err := c.register(q, mem, func(attach ...ctl.Attachment) error { return c.call(ctl.OpRegMR, q, &r, attach...) })
 	if err != nil {
-		m.pinner.Unpin()
 		return nil, err
 	}
-	m.handle, m.lkey, m.rkey = r.Handle, ib.LKey(r.LKey), ib.RKey(r.RKey)
+	m := &MR{
+		ctx: c, handle: r.Handle, lkey: ib.LKey(r.LKey), rkey: ib.RKey(r.RKey), addr: q.Base, mem: mem, access: access, pinner: pinned,
+	}
 	c.mu.Lock()
 	c.pinned[m] = struct{}{}
 	c.mu.Unlock()
@@ -129,17 +118,17 @@ func (p *PD) RegMR(mem []byte, access ib.AccessFlags, opts ...MROption) (*MR, er
 }
 
 // registerOwn registers memory that the device has not mapped.
-func (c *Context) registerOwn(q *ctl.RegMR, r *ctl.RegMRReply, mem []byte) error {
+func (c *Context) registerOwn(q *ctl.RegMR, mem []byte, call func(...ctl.Attachment) error) error {
 	if c.embedded {
 		q.Kind = ctl.MemoryEmbedded
-		return c.call(ctl.OpRegMR, q, r, ctl.Attachment{FD: -1, Memory: mem})
+		return call(ctl.Attachment{FD: -1, Memory: mem})
 	}
 	q.Kind = ctl.MemoryProcess
 	c.mu.Lock()
 	known := c.process
 	c.mu.Unlock()
 	if known {
-		return c.call(ctl.OpRegMR, q, r)
+		return call()
 	}
 	// With these two the daemon needs neither our process number nor the right to trace us.
 	var attach []ctl.Attachment
@@ -154,7 +143,7 @@ func (c *Context) registerOwn(q *ctl.RegMR, r *ctl.RegMRReply, mem []byte) error
 		defer file.Close()
 		attach = append(attach, ctl.Attachment{FD: int(file.Fd())})
 	}
-	err := c.call(ctl.OpRegMR, q, r, attach...)
+	err := call(attach...)
 	if err == nil {
 		c.mu.Lock()
 		c.process = true
@@ -181,7 +170,8 @@ func (m *MR) SGE(off, n int) SGE {
 	return SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
 }
 
-// Dereg ends the registration. When it returns the device does not touch the memory any more.
+// Dereg ends the registration. When it returns the device does not touch the memory any more. EBUSY while memory windows
+// are bound to it.
 func (m *MR) Dereg() error {
 	err := m.ctx.call(ctl.OpDeregMR, &ctl.Handle{Handle: m.handle}, &ctl.Empty{})
 	if err != nil && !errors.Is(err, ErrDeviceFatal) {

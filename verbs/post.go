@@ -20,10 +20,19 @@ type SendWR struct {
 	InlineData     []byte
 	ImmData        uint32  // host order; SEND_WITH_IMM, RDMA_WRITE_WITH_IMM
 	InvalidateRKey ib.RKey // SEND_WITH_INV, LOCAL_INV
-	RemoteAddr     uint64  // RDMA and atomics
-	RKey           ib.RKey
-	CompareAdd     uint64 // compare-and-swap: what to compare with; fetch-and-add: what to add
-	Swap           uint64 // compare-and-swap
+	RemoteAddr     uint64  // RDMA, atomics, FLUSH
+	RKey           ib.RKey // of the remote memory; BIND_MW: its low 8 bits become those of the window's key
+	CompareAdd     uint64  // compare-and-swap: what to compare with; fetch-and-add: what to add
+	Swap           uint64  // compare-and-swap: what to store; ATOMIC_WRITE: the value, unless there is a list or inline data
+	// BIND_MW binds MW, a window of type 2, to what Bind says.
+	MW   *MW
+	Bind MWBindInfo
+	// FLUSH asks that the FlushLength bytes at RemoteAddr, or all that RKey names, get to where FlushType says.
+	FlushLength uint64
+	FlushType   ib.FlushPlacement
+	FlushLevel  ib.FlushLevel
+
+	byVerb bool // a bind of BindMW
 }
 
 // RecvWR is a receive work request.
@@ -125,15 +134,45 @@ func (q *QP) putSend(wr *SendWR) error {
 		w.Operand, w.Compare = wr.CompareAdd, 0
 	case ib.WRSendWithInv, ib.WRLocalInv:
 		w.Imm = uint32(wr.InvalidateRKey)
+	case ib.WRFlush:
+		w.Operand, w.Compare = wr.FlushLength, uint64(wr.FlushLevel)<<32|uint64(wr.FlushType)
+	case ib.WRBindMW:
+		return q.putBind(wr, &w)
 	}
+	return q.put(wr, &w)
+}
+
+// putBind writes a request to bind a window, whose key changes with it.
+func (q *QP) putBind(wr *SendWR, w *abi.SendWQE) error {
+	if !q.bindable(wr) {
+		return errBindMW
+	}
+	m, b := wr.MW, &wr.Bind
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := m.newKey(wr)
+	w.Imm, w.RKey, w.RemoteAddr, w.Operand, w.Compare = m.handle, uint32(key), b.Addr, b.Length, uint64(b.Access)
+	if b.MR != nil {
+		w.Compare |= uint64(b.MR.lkey) << 32
+	}
+	err := q.put(wr, w)
+	if err == nil {
+		m.rkey = key
+	}
+	return err
+}
+
+// put writes a request and what it has of list or data.
+func (q *QP) put(wr *SendWR, w *abi.SendWQE) error {
+	c := &q.init.Cap
 	if wr.Flags&ib.SendInline != 0 {
 		switch {
 		case len(wr.SGList) > 0:
 			return errInlineList
-		case uint64(len(wr.InlineData)) > uint64(c.MaxInlineData), !q.block.PutSendInline(q.send.posted, &w, wr.InlineData):
+		case uint64(len(wr.InlineData)) > uint64(c.MaxInlineData), !q.block.PutSendInline(q.send.posted, w, wr.InlineData):
 			return errInlineLong
 		}
-	} else if uint64(len(wr.SGList)) > uint64(c.MaxSendSGE) || !q.block.PutSend(q.send.posted, &w, wr.SGList) {
+	} else if uint64(len(wr.SGList)) > uint64(c.MaxSendSGE) || !q.block.PutSend(q.send.posted, w, wr.SGList) {
 		return errListLong
 	}
 	q.send.posted++
