@@ -6,10 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// base is the kernel's monotonic clock at origin, so that other processes of the host can read the same clock. It is read
+// first: what lies between makes our clock late by a moment, and no time of ours comes from the future.
 var (
+	base   = kernel()
 	origin = time.Now()
-	// base is the kernel's monotonic clock at origin, so that other processes of the host can read the same clock.
-	base = kernel()
 )
 
 // Monotonic reads the host's monotonic clock: nanoseconds of CLOCK_MONOTONIC, which all processes of a host share (but for
