@@ -53,6 +53,9 @@ func newPerfResult(plan *perfPlan, own, both perfShare, latency *histogram, peak
 		P50: latency.quantile(.5), P90: latency.quantile(.9), P99: latency.quantile(.99), P999: latency.quantile(.999),
 		P9999: latency.quantile(.9999), Verified: plan.Verify, Histogram: latency.bins(), latency: plan.definition.latency,
 	}
+	if plan.definition.latency {
+		r.Messages = int64(latency.n)
+	}
 	moved := float64(sent) * float64(plan.Size) / 1e9
 	if plan.definition.latency && plan.oneWay() {
 		moved *= 2
