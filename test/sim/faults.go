@@ -46,11 +46,17 @@ func (f *FaultPlan) patience() (t time.Duration) {
 	if f.Pauses > 0 {
 		t = max(t, f.Still)
 	}
-	if f.Partitions+f.Pauses == 1 {
+	if f.Refusals > 0 {
+		t = max(t, spell)
+	}
+	if f.Partitions+f.Pauses+f.Refusals == 1 {
 		t /= 4
 	}
 	return t
 }
+
+// spell is how long a port refuses frames, at most.
+const spell = 200 * time.Microsecond
 
 func (f *FaultPlan) none() bool { return *f == FaultPlan{} }
 
@@ -84,7 +90,7 @@ func (t *trouble) mishap() {
 		n.pause(max(t.left.Still/10, t.dice.upTo(t.left.Still)))
 	case which == 2 && t.left.Refusals > 0:
 		t.left.Refusals--
-		n.port.refuses = w.now.Add(t.dice.upTo(200 * time.Microsecond))
+		n.port.refuses = w.now.Add(t.dice.upTo(spell))
 		w.logf(n.name, "its port refuses what it is given until %.3f us", float64(n.port.refuses)/1e3)
 	case which == 3 && t.left.Failures > 0:
 		t.left.Failures--

@@ -48,6 +48,13 @@ var _ nic.Port = (*port)(nil)
 func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 	net := p.node.w.net
 	if p.failed {
+		for i := range frames {
+			// The device gives them up.
+			if end := p.node.endpointOf(frames[i].QPN); end != nil {
+				end.checkFrame(&frames[i])
+				end.conn.losses++
+			}
+		}
 		return 0, errPort
 	}
 	for i := range frames {

@@ -98,11 +98,8 @@ func (n *node) wake(t clock.Time) {
 	}
 }
 
-// turn is a round of the device, if it is still wanted at this time.
+// turn is a round of the device.
 func (n *node) turn(at clock.Time) {
-	if at != n.next {
-		return
-	}
 	n.next = clock.Never
 	if at.Before(n.paused) {
 		n.wake(n.paused)
@@ -205,12 +202,8 @@ func (a *application) wake(t clock.Time) {
 	}
 }
 
-// turn is the application's turn, if it still wants one at this time: it takes completions, posts, and decides when to
-// look again.
+// turn is the application's turn: it takes completions, posts, and decides when to look again.
 func (a *application) turn(at clock.Time) {
-	if at != a.next || a.dead {
-		return
-	}
 	a.next = clock.Never
 	for _, e := range a.endpoints {
 		if !a.w.now.Before(e.learns) {

@@ -137,6 +137,17 @@ type event struct {
 	*packet
 }
 
+// stale reports whether an event was overtaken: who it is for has had a turn since, or asked for another one.
+func (e *event) stale() bool {
+	switch {
+	case e.packet != nil:
+		return false
+	case e.app != nil:
+		return e.at != e.app.next || e.app.dead
+	}
+	return e.at != e.node.next
+}
+
 // events is a heap.
 type events struct {
 	heap    []event
@@ -188,6 +199,9 @@ func (q *events) pop() event {
 // turn lets the next event happen.
 func (w *world) turn() {
 	e := w.events.pop()
+	if e.stale() {
+		return
+	}
 	w.now = e.at
 	w.turned++
 	switch {
