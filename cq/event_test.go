@@ -9,7 +9,8 @@ import (
 	"github.com/softnic/softnicd/ib"
 )
 
-// One row: what the application asks for, what comes, how many events that makes (IBA 11.4.2.2).
+// One row: what the application asks for, what comes, how many events that makes (IBA 11.4.2.2). Field bug B18 is all of
+// them.
 func TestNotification(t *testing.T) {
 	const (
 		next = abi.ArmNext

@@ -108,6 +108,7 @@ func fill(n int) func(*world) {
 	}
 }
 
+// Field bug B17: whatever the order of arming, looking and posting, no event is lost.
 func TestNoOrderLosesAWakeUp(t *testing.T) {
 	for name, s := range map[string]scenario{
 		"one entry":             {bodies: [threads]func(*world){post(false), consume(1, abi.ArmNext)}},

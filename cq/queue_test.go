@@ -178,6 +178,7 @@ func TestHighWater(t *testing.T) {
 	}
 }
 
+// Field bug B15: what does not fit ends the queue, audibly; it is never dropped in silence.
 func TestOverrun(t *testing.T) {
 	p := newPair(t, 64)
 	for i := range 64 {

@@ -37,7 +37,7 @@ func (p *pair) take(t *testing.T, first, n uint64) {
 	p.reader.Release()
 }
 
-// A full ring, whose entries stay; growing, shrinking, several times before the reader has moved once.
+// Field bugs B15 and B16: a full ring, whose entries stay; growing, shrinking, several times before the reader has moved once.
 func TestResize(t *testing.T) {
 	for _, start := range []uint32{0, 1<<32 - 64, 1<<32 - 100, 1<<32 - 1} {
 		t.Run(fmt.Sprintf("%#x", start), func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestResizeArmed(t *testing.T) {
 	}
 }
 
-// One goroutine posts, one polls, one resizes up and down: every entry comes once and in order.
+// Field bug B15: one goroutine posts, one polls, one resizes up and down: every entry comes once and in order.
 func TestResizeUnderTraffic(t *testing.T) {
 	const entries = 40_000
 	p := newPair(t, 64)

@@ -235,7 +235,7 @@ func (p *pool) resize(maxWR uint32, edit func()) error {
 	return err
 }
 
-// A queue that is resized keeps what is posted, and does not become smaller than that.
+// A queue that is resized keeps what is posted, and does not become smaller than that (field bug B16).
 func TestSRQResize(t *testing.T) {
 	w, a, b := newPair(t, nil)
 	p := b.newSRQ(t, 4, nil)

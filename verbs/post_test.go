@@ -43,7 +43,7 @@ func TestPostStates(t *testing.T) {
 	a.expect(5, ib.WCWRFlushErr)
 }
 
-// The failing work request is named, and those before it run.
+// The failing work request is named, and those before it run. Inline data that is too long is refused here (field bug B32).
 func TestPostList(t *testing.T) {
 	a, b := newPair(t)
 	check(t, b.qp.PostRecv(b.recv(1, 0, 64), b.recv(2, 64, 64)))

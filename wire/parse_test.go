@@ -26,6 +26,7 @@ func packet(op Opcode, n, pad int) []byte {
 	return b
 }
 
+// Field bug B4: what is no packet is dropped and counted by its reason: opcode 0xff and a pad longer than the payload too.
 func TestParseReasons(t *testing.T) {
 	good := func() []byte { return packet(RCSendOnly, 40, 0) }
 	edit := func(f func(b []byte)) []byte {

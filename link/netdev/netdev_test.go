@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -111,6 +112,22 @@ func TestResolve(t *testing.T) {
 			if got != want {
 				t.Errorf("%s:\ngot  %s\nwant %s", target, got, want)
 			}
+		}
+	})
+}
+
+// Field bug B34: on a host whose IPv6 is switched off a device has its IPv4 addresses, and nothing else is missing.
+func TestB34HostWithoutIPv6(t *testing.T) {
+	inNamespace(t, func() {
+		// The file is that of the namespace of the thread that opens it.
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0); err != nil {
+			t.Error(err)
+			return
+		}
+		addAddr(t, setUp(t, "lo"), "10.0.0.1/24")
+		list, err := Usable()
+		if err != nil || len(list) != 1 || addrs(list[0]) != "127.0.0.1 10.0.0.1" {
+			t.Errorf("%v, %v", list, err)
 		}
 	})
 }

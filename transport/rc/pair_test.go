@@ -221,7 +221,7 @@ func (p *pair) collect() {
 
 var pairSeeds = flag.Int("pair.seeds", 150, "how many bad networks TestPairOverABadNetwork tries")
 
-// Two engines over a bad network: everything happens once, in order, with the right bytes.
+// Field bugs B1 and B22: two engines over a bad network: everything happens once, in order, with the right bytes.
 func TestPairOverABadNetwork(t *testing.T) {
 	for seed := range *pairSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
