@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -32,14 +33,15 @@ func main() {
 	rounds := flag.Int("rounds", 5, "how often each pair is measured")
 	length := flag.Duration("length", 700*time.Millisecond, "of one measurement")
 	binary := flag.String("softnicd", "", "the softnicd to measure (default: built from this tree)")
+	only := flag.String("only", "", "measure the paths whose name or yardstick contains this")
 	flag.Parse()
-	if err := bench(*rounds, *length, *binary); err != nil {
+	if err := bench(*rounds, *length, *binary, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(rounds int, length time.Duration, binary string) error {
+func bench(rounds int, length time.Duration, binary, only string) error {
 	s, err := newSuite(length, binary)
 	if err != nil {
 		return err
@@ -48,6 +50,9 @@ func bench(rounds int, length time.Duration, binary string) error {
 	fmt.Printf("| path | median | yardstick | median | ratio | floor | aim | |\n|---|---|---|---|---|---|---|---|\n")
 	var lines []float64
 	for _, r := range s.rows() {
+		if !strings.Contains(r.name+" "+r.yardstick, only) {
+			continue
+		}
 		var a, b []float64
 		for range rounds {
 			lines = append(lines, cacheLine(20*time.Millisecond))
@@ -65,6 +70,9 @@ func bench(rounds int, length time.Duration, binary string) error {
 			a = append(a, v)
 		}
 		fmt.Println(r.line(median(a), median(b)))
+	}
+	if len(lines) == 0 {
+		return fmt.Errorf("no path is called %q", only)
 	}
 	slices.Sort(lines)
 	fmt.Printf("\ncache-line round trip between two threads: median %.0f ns, from %.0f to %.0f ns\n", median(lines), lines[0], lines[len(lines)-1])
