@@ -74,7 +74,7 @@ func TestCompletionFields(t *testing.T) {
 // that the device does not touch the buffer any more, also when packets come again.
 func TestCompletionMeans(t *testing.T) {
 	hold := fault.Rule{Action: fault.Drop, Direction: fault.Receive, Opcode: "RC_ACKNOWLEDGE"}
-	a, b, port := newFaultyPair(t, fault.Plan{Rules: []fault.Rule{hold}})
+	a, b, set := newFaultyPair(t, fault.Plan{Rules: []fault.Rule{hold}})
 	src, dst := a.buf.Bytes(), b.buf.Bytes()
 	fill(src[:20000], 1)
 	check(t, b.qp.PostRecv(b.recv(1, 0, 20000)))
@@ -101,7 +101,7 @@ func TestCompletionMeans(t *testing.T) {
 	if n := must(a.cq.Peek(1)); n != 0 {
 		t.Fatal("a send completed without an acknowledgement")
 	}
-	check(t, port.SetPlan(fault.Plan{}))
+	set(fault.Plan{})
 	a.expect(2, ib.WCSuccess)
 	if !bytes.Equal(dst[:20000], make([]byte, 20000)) {
 		t.Error("the device wrote into a buffer whose receive had completed")

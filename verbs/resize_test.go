@@ -168,7 +168,7 @@ func TestResizeUnderTraffic(t *testing.T) {
 func TestResizeFrees(t *testing.T) {
 	s := newSide(t, openDevice(t, embedded.Options{}), 64, smallCap)
 	for range 10 {
-		check(t, s.cq.Resize(1<<18)) // 16 MiB
+		check(t, s.cq.Resize(1<<16)) // 4 MiB
 		check(t, s.cq.Resize(64))
 	}
 	few := func(when string) {
@@ -183,7 +183,7 @@ func TestResizeFrees(t *testing.T) {
 	// Rings that nobody has left are given back with the queue.
 	s.flushInto(16)
 	for i := range 6 {
-		check(t, s.cq.Resize(1<<18+i))
+		check(t, s.cq.Resize(1<<16+i))
 	}
 	check(t, s.qp.Close())
 	check(t, s.cq.Close())

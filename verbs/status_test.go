@@ -201,26 +201,38 @@ func (s *side) rdma(op ib.WROpcode, id uint64, n int, peer *side, flip ib.RKey) 
 	return wr
 }
 
-// newUnconnectedPair makes two devices on one network that do not wait long for acknowledgements; wrap goes around the
-// port of the first.
+// quick is the limits of devices that do not wait long for acknowledgements.
+var quick = nic.Limits{AckFloor: 2 * time.Millisecond}
+
+// newUnconnectedPair makes two quick devices on one network; wrap goes around the port of the first.
 func newUnconnectedPair(t testing.TB, wrap func(nic.Port) nic.Port) (a, b *side) {
 	t.Helper()
 	var net embedded.Network
-	quick := nic.Limits{AckFloor: 2 * time.Millisecond}
 	a = newSide(t, openDevice(t, embedded.Options{Network: &net, Limits: quick, Wrap: wrap}), 256, smallCap)
 	b = newSide(t, openDevice(t, embedded.Options{Network: &net, Limits: quick}), 256, smallCap)
 	return a, b
 }
 
-// newFaultyPair connects two devices; what the first sends and receives passes a plan.
-func newFaultyPair(t testing.TB, plan fault.Plan) (a, b *side, port *fault.Port) {
+// newFaultyPair connects two devices; what the first sends and receives passes a plan, which set replaces.
+func newFaultyPair(t testing.TB, plan fault.Plan) (a, b *side, set func(fault.Plan)) {
 	t.Helper()
-	a, b = newUnconnectedPair(t, func(p nic.Port) nic.Port {
+	var net embedded.Network
+	var port *fault.Port
+	d := must(embedded.New(embedded.Options{Network: &net, Limits: quick, Wrap: func(p nic.Port) nic.Port {
 		port = must(fault.Wrap(p, plan))
 		return port
+	}}))
+	ctx := must(d.Open())
+	t.Cleanup(func() {
+		check(t, ctx.Close())
+		check(t, d.Close())
 	})
+	a = newSide(t, ctx, 256, smallCap)
+	b = newSide(t, openDevice(t, embedded.Options{Network: &net, Limits: quick}), 256, smallCap)
 	connectSides(t, a, b, verbs.RCAttr{})
-	return a, b, port
+	return a, b, func(plan fault.Plan) {
+		d.NIC().WithPort(func() { check(t, port.SetPlan(plan)) })
+	}
 }
 
 // newTamperedPair connects two devices; change is done to every packet that the first receives.
