@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
@@ -33,7 +34,14 @@ type pair struct {
 	target  []byte   // what b's first 64 KiB are to be
 	counter uint64   // what the atomics' 8 bytes are to be
 	expect  []func() // checks of a's requests, in order of posting
-	sends   [][]byte // messages that b is to receive
+	word    uint64   // what the 8 bytes of ATOMIC WRITEs are to be
+	sends   []letter // messages that b is to receive
+}
+
+// letter is a message, or a WRITE with immediate, and the window of b whose key it gives back.
+type letter struct {
+	data   []byte // nil for a WRITE
+	window *dma.Window
 }
 
 type flight struct {
@@ -44,6 +52,7 @@ type flight struct {
 
 const (
 	counterAt = 1 << 15 // of the atomics, in b's memory; WRITEs stay below
+	wordAt    = counterAt + 8
 	recvAt    = 1 << 16
 	slotSize  = 4096
 	slots     = 8
@@ -72,10 +81,14 @@ func newPair(t *testing.T, seed uint64) *pair {
 		if extra.IntN(3) == 0 {
 			s.e.SetRate(1e7 * uint64(1+extra.IntN(100)))
 		}
+		if extra.IntN(2) == 0 {
+			s.e.cfg.Limits.Probe = time.Duration(1+extra.IntN(300)) * us
+		}
 	}
 	p.a.budget = 600 + r.IntN(20000)
 	p.target = append([]byte(nil), p.b.memory[:counterAt]...)
 	p.counter = binary.NativeEndian.Uint64(p.b.memory[counterAt:])
+	p.word = binary.NativeEndian.Uint64(p.b.memory[wordAt:])
 	return p
 }
 
@@ -140,7 +153,7 @@ func (p *pair) post(i int) {
 	if p.rand.IntN(5) == 0 {
 		r.Flags |= ib.SendFence
 	}
-	op := p.rand.IntN(6)
+	op := p.rand.IntN(10)
 	writes := op == 1 || op == 2 || op == 3
 	switch {
 	case writes && p.fenced:
@@ -156,11 +169,11 @@ func (p *pair) post(i int) {
 	switch op {
 	case 0:
 		r.Opcode = ib.WRSend
-		p.sends = append(p.sends, data)
+		p.sends = append(p.sends, letter{data: data})
 	case 1:
 		r.Opcode, r.Imm = ib.WRRDMAWriteWithImm, uint32(i)
 		copy(p.target[at:], data)
-		p.sends = append(p.sends, nil)
+		p.sends = append(p.sends, letter{})
 	case 2, 3:
 		r.Opcode = ib.WRRDMAWrite
 		copy(p.target[at:], data)
@@ -187,9 +200,50 @@ func (p *pair) post(i int) {
 				p.t.Errorf("atomic %d returned %#x, want %#x", i, got, want)
 			}
 		}
+	case 6:
+		p.word = p.rand.Uint64()
+		r.Opcode, r.Swap, r.SGE, r.Remote = ib.WRAtomicWrite, p.word, nil, base+wordAt
+	case 7:
+		r.Opcode, r.SGE, r.Length, r.Flush.Placement = ib.WRFlush, nil, uint64(n), ib.FlushGlobal
+	case 8:
+		w := p.lend()
+		r.Opcode, r.Imm = ib.WRSendWithInv, uint32(w.RKey())
+		p.sends = append(p.sends, letter{data, w})
+	case 9:
+		// Bound twice or invalidated twice would be an error.
+		bind := p.a.bind(7, uint64(from), uint64(n)+1)
+		bind.Flags = r.Flags
+		bind.RKey = bind.RKey&^ib.KeyVariant | ib.RKey(i)&ib.KeyVariant
+		p.a.post(bind)
+		p.expect = append(p.expect, check)
+		r = localInv(bind.RKey)
 	}
 	p.a.post(r)
 	p.expect = append(p.expect, check)
+}
+
+// lend binds a window of b's, for a to give back.
+func (p *pair) lend() *dma.Window {
+	w := &dma.Window{Domain: p.b.pd, Type: ib.MWType2}
+	if err := p.b.table.InsertWindow(w); err != nil {
+		p.t.Fatal(err)
+	}
+	b := dma.Bind{Key: w.RKey(), LKey: p.b.mr.LKey, Addr: base, Length: 8, Access: ib.AccessRemoteRead}
+	if v := p.b.table.Bind(p.b.pd, localQPN, &b); v != dma.OK {
+		p.t.Fatal(v)
+	}
+	return w
+}
+
+// back says that the receive which gave w back says so, and that the key is dead.
+func (p *pair) back(c *completed, w *dma.Window) {
+	if c.detail.Flags != ib.WCWithInv || ib.RKey(c.detail.Imm) != w.RKey() {
+		p.t.Fatalf("receive %d: %+v, want the key %#x back", c.wrid, c.detail, uint32(w.RKey()))
+	}
+	if v := p.b.table.Usable(p.b.pd, localQPN, w.RKey(), 0); v != dma.BadKey {
+		p.t.Fatalf("receive %d: the key can still be used: %v", c.wrid, v)
+	}
+	p.b.table.RemoveWindow(w)
 }
 
 // collect checks what has completed, and lets the receiver post more, but not always.
@@ -208,9 +262,12 @@ func (p *pair) collect() {
 		}
 		want := p.sends[0]
 		p.sends = p.sends[1:]
-		at := recvAt + int(c.wrid-1001)%slots*slotSize
-		if want != nil && (int(c.detail.ByteLen) != len(want) || !bytes.Equal(p.b.memory[at:at+len(want)], want)) {
+		at, data := recvAt+int(c.wrid-1001)%slots*slotSize, want.data
+		if data != nil && (int(c.detail.ByteLen) != len(data) || !bytes.Equal(p.b.memory[at:at+len(data)], data)) {
 			p.t.Fatalf("receive %d holds something else", c.wrid)
+		}
+		if want.window != nil {
+			p.back(&c, want.window)
 		}
 	}
 	p.b.qp.recvDone = nil
@@ -241,7 +298,8 @@ func TestPairOverABadNetwork(t *testing.T) {
 				done = posted == requests && len(p.expect) == 0 && len(p.flying) == 0 && !happened
 			}
 			if len(p.sends) != 0 || !bytes.Equal(p.b.memory[:counterAt], p.target) ||
-				binary.NativeEndian.Uint64(p.b.memory[counterAt:]) != p.counter {
+				binary.NativeEndian.Uint64(p.b.memory[counterAt:]) != p.counter ||
+				binary.NativeEndian.Uint64(p.b.memory[wordAt:]) != p.word {
 				t.Fatal("the memories differ")
 			}
 			if n := p.bound.Used(); n != 0 {

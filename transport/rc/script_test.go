@@ -75,7 +75,8 @@ func newScript(t testing.TB, choices ...func(*setup)) *script {
 	})
 	s.mr = &dma.MR{
 		Domain: s.pd, Region: dma.NewEmbedded(s.memory), Base: base, Length: uint64(len(s.memory)),
-		Access: ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessMWBind,
+		Access: ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessMWBind |
+			ib.AccessFlushGlobal,
 	}
 	if err := s.table.Insert(s.mr); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func newScript(t testing.TB, choices ...func(*setup)) *script {
 		},
 		attr: ib.QPAttr{
 			PathMTU: ib.MTU1024, SQPSN: 100, RQPSN: 500, DestQPN: peerQPN,
-			AccessFlags: ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic,
+			AccessFlags: ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessFlushGlobal,
 			MaxRDAtomic: 4, MaxDestRDAtomic: 4, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 12,
 		},
 	}
