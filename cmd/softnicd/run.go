@@ -27,6 +27,7 @@ const drainLimit = 1500 * time.Millisecond
 
 func newRun() *cobra.Command {
 	var cfg config
+	var profile string
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon in the foreground",
@@ -40,10 +41,16 @@ second. Under systemd, readiness and socket activation (ListenSequentialPacket=)
 			if err := cfg.load(c.Flags()); err != nil {
 				return err
 			}
-			return cfg.run(c.Context())
+			stop, err := profileCPU(profile)
+			if err != nil {
+				return err
+			}
+			return errors.Join(cfg.run(c.Context()), stop())
 		},
 	}
 	cfg.flags(c.Flags())
+	c.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile to this file, for `go tool pprof`")
+	_ = c.Flags().MarkHidden("cpuprofile")
 	return c
 }
 
