@@ -98,16 +98,22 @@ func (e *endpoint) checkNumbers() {
 	if e.conn.broken {
 		return
 	}
-	mtu, psn := e.conn.plan.MTU.Bytes(), e.side.StartPSN
-	for i := range e.posted {
-		psn = psn.Add(uint32(max(1, (e.script[i].length+mtu-1)/mtu)))
-	}
+	psn := e.numberOf(e.posted)
 	mine, _, _ := e.app.ctx.QueryQP(e.qp)
 	theirs, _, _ := e.peer.app.ctx.QueryQP(e.peer.qp)
 	if mine.SQPSN != psn || theirs.RQPSN != psn {
 		e.app.w.failf("%s: after %d requests from psn %v the next is %v, its peer expects %v and it should be %v",
 			e.name, e.posted, e.side.StartPSN, mine.SQPSN, theirs.RQPSN, psn)
 	}
+}
+
+// numberOf is the packet sequence number with which request #n begins.
+func (e *endpoint) numberOf(n int) ib.PSN {
+	mtu, psn := e.conn.plan.MTU.Bytes(), e.side.StartPSN
+	for i := range n {
+		psn = psn.Add(uint32(max(1, (e.script[i].length+mtu-1)/mtu)))
+	}
+	return psn
 }
 
 // close destroys what the application made: in order of dependency, or with its context.

@@ -27,6 +27,7 @@ type packet struct {
 	end    *endpoint // that sent it
 	id     uint16    // IPv4 identification that it really has
 	spoilt bool      // it is not what was sent, in a place that the ICRC covers
+	forged bool      // by the attacker
 }
 
 // port is how a device meets the network.
@@ -82,13 +83,16 @@ func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
 		drop := wire.Parse(&packets[n], &d.Datagram)
 		p.counters.Dropped[drop].Add(1)
 		switch {
+		case d.forged:
 		case drop == wire.Accepted && d.spoilt:
 			w.accuse("a spoilt packet was accepted: %s", describe(d.Bytes))
 		case drop != wire.Accepted && !d.spoilt:
 			w.accuse("a good packet was dropped, %v: %s", drop, describe(d.Bytes))
 		}
-		if drop == wire.Accepted {
+		if drop == wire.Accepted && !d.forged {
 			d.end.peer.notePatience(&packets[n])
+		}
+		if drop == wire.Accepted {
 			n++
 		}
 	}
@@ -136,6 +140,7 @@ func (n *network) accept(from *node, f *wire.Frame) error {
 		end: end, id: p.id,
 	}
 	w.record(uint64(w.now), uint64(f.QPN), uint64(crc32.ChecksumIEEE(b)))
+	w.attacker.record(p)
 	n.carry(p)
 	return nil
 }

@@ -15,6 +15,7 @@ type Plan struct {
 	IPv6        bool
 	Network     NetworkPlan
 	Faults      FaultPlan
+	Attack      int // packets that an attacker forges
 	Window      int // of every device, packets
 	AckEvery    int
 	Lag         time.Duration // from a packet or doorbell to the device's next round, at most
@@ -95,6 +96,9 @@ func NewPlan(seed uint64) *Plan {
 	p.Network = newNetworkPlan(d, p.Fragile)
 	if !p.clean() {
 		p.Faults = newFaultPlan(d, p.Fragile)
+		if d.chance(250) {
+			p.Attack = d.between(1, 400)
+		}
 	}
 	for n := d.between(1, 4) + p.Devices - 2; len(p.Connections) < n; {
 		// A chain holds the devices together; the rest is as it comes.
@@ -227,8 +231,8 @@ func (p *Plan) bound() time.Duration {
 func (p *Plan) String() string {
 	var b strings.Builder
 	n := &p.Network
-	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, piecemeal %v\n",
-		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Piecemeal)
+	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, piecemeal %v, %d forged packets\n",
+		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Piecemeal, p.Attack)
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	if f := &p.Faults; !f.none() {

@@ -25,11 +25,14 @@ type Tamper struct {
 	Deliver func(w *world, p *packet)
 	// Round may change memory between two events.
 	Round func(w *world)
+	// Lucky lets the attacker guess sequence numbers right.
+	Lucky bool
 }
 
 func run(p *Plan, t Tamper, log *Log) (res Result) {
 	w := &world{plan: p, tamper: t, faults: true, logs: log, hash: p.Seed}
 	w.trouble = trouble{w: w, dice: newDice(p.Seed, streamTrouble), left: p.Faults, until: make(map[[2]*node]clock.Time)}
+	w.attacker = newAttacker(w, p.Attack)
 	w.net = &network{w: w, dice: newDice(p.Seed, streamNetwork), plan: &p.Network}
 	defer func() {
 		res.Hash, res.Events, res.Time = w.hash, w.turned, w.now
@@ -128,6 +131,7 @@ func (w *world) converse() {
 			w.failf("no end after %d events: %s", w.turned, w.missing())
 		}
 		w.trouble.mishap()
+		w.attacker.strike()
 		w.turn()
 		if w.tamper.Round != nil {
 			w.tamper.Round(w)

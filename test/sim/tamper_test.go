@@ -48,6 +48,7 @@ func TestOracleNotices(t *testing.T) {
 		{"a NAK that nobody sent", rewrite(100, is(wire.RCAcknowledge), func(_ *endpoint, h []byte) {
 			wire.FindAETH(h).SetSyndrome(wire.NakRemoteAccess)
 		}, nil), "ended with remote access error"},
+		{"an attacker who guesses right", Tamper{Lucky: true}, "."},
 		{"a solicited event that is lost", rewrite(500, wire.Opcode.Ends, func(_ *endpoint, h []byte) {
 			(*wire.BTH)(h).SetSolicited(false)
 		}, nil), "completions came and no event"},

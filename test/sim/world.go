@@ -15,6 +15,7 @@ const (
 	streamPlan = iota
 	streamNetwork
 	streamTrouble
+	streamAttacker
 	streamDevice      // + device
 	streamApplication = streamDevice + 16
 )
@@ -27,14 +28,15 @@ type world struct {
 	events events
 	turned int // events so far
 
-	nodes   []*node
-	conns   []*connection
-	net     *network
-	trouble trouble
-	faults  bool
-	died    bool // an application has
-	done    int  // requests that have ended
-	total   int
+	nodes    []*node
+	conns    []*connection
+	net      *network
+	trouble  trouble
+	attacker *attacker
+	faults   bool
+	died     bool // an application has
+	done     int  // requests that have ended
+	total    int
 
 	hash uint64
 	logs *Log // nil: nobody reads
