@@ -17,6 +17,7 @@ func profileNames() string {
 }
 
 // profileOf returns the profile of a device: the last one that was named for it, else the last one for all.
+// With the rule for slots that --reclaim names.
 func (c *config) profileOf(device string) (*nic.Profile, error) {
 	p, own := nic.Softnic(), false
 	for _, s := range c.Profile {
@@ -31,6 +32,9 @@ func (c *config) profileOf(device string) (*nic.Profile, error) {
 		if one && whose == device || !one && !own {
 			p, own = named, one
 		}
+	}
+	if c.Reclaim != "" {
+		p.ReclaimOnCompletion = c.Reclaim == reclaimCompletion
 	}
 	return &p, nil
 }

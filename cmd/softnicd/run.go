@@ -96,7 +96,7 @@ func (c *config) run(ctx context.Context) (err error) {
 	served := make([]*control.Device, len(devices))
 	for i, d := range devices {
 		d.nic.Start()
-		served[i] = &control.Device{NIC: d.nic, Page: d.page, ReclaimOnCompletion: c.Reclaim == reclaimCompletion}
+		served[i] = &control.Device{NIC: d.nic, Page: d.page}
 		log.Info("device", "name", d.spec.Device, "on", d.spec.Target)
 	}
 	server, err := control.New(control.Config{Devices: served, Log: log})
