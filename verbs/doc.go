@@ -29,6 +29,15 @@
 // daemon sleeps, PostRecv none, and Poll none when something is there; a poll that finds nothing for the fifth time in a
 // row yields the processor. None of them allocates. Everything else is a request to the daemon.
 //
+// # Completion queues
+//
+// [CQ.Poll] takes completions and never waits; [CQ.PollEach] reads only the fields that are asked for. Who would rather
+// sleep has the choice of [CQ.Wait], which polls for a moment, arms, looks once more and sleeps; of [CQ.ReqNotify] with
+// [CompChannel.GetEvent], as in C; and of [CQ.HandleEvents], which calls a function for each event. [CQ.Modify] makes one
+// event of many completions. A queue that is too small overruns, and everything that completes into it fails: [CQ.Resize]
+// makes it larger while it is in use, and [CQ.Status] tells how full it has been. [QP.Drain] is the way down: it returns
+// when everything that was posted is flushed and polled.
+//
 // # Memory
 //
 // [PD.AllocBuffer] gives memory that the daemon maps too, which is the fast kind. Any other memory, a Go slice for

@@ -19,7 +19,6 @@ import (
 
 // notYet are the statuses that this version has no way to raise, and what brings them.
 var notYet = map[string]string{
-	"MW_BIND_ERR":   "memory windows in package verbs",
 	"REM_ABORT_ERR": "UC on a shared receive queue, of which messages are aborted",
 	"FATAL_ERR":     "faults at the verbs boundary: a device that failed as a whole completes nothing",
 }
@@ -72,6 +71,12 @@ var provoked = map[string]func(*testing.T){
 		wantError(a, 1, ib.WCWRFlushErr)
 		check(t, a.qp.PostSend(a.send(2, 64)))
 		wantError(a, 2, ib.WCWRFlushErr)
+	},
+	"MW_BIND_ERR": func(t *testing.T) {
+		// The region was not registered for windows.
+		a, _ := newPair(t)
+		check(t, a.qp.PostSend(bindWR(1, must(a.pd.AllocMW(ib.MWType2)), a.mr, 0)))
+		wantError(a, 1, ib.WCMWBindErr)
 	},
 	"BAD_RESP_ERR": func(t *testing.T) {
 		// The response of a READ says that more follows, and it was asked for no more.
