@@ -36,6 +36,9 @@ type Limits struct {
 	// AckFloor is the least time before a missing acknowledgement counts as lost: on a real host a busy machine
 	// stalls longer than short ACK timeouts ask for. 0 in virtual time.
 	AckFloor time.Duration
+	// Probe is the least silence of a peer after which the oldest packet is sent once more, to ask; 0 for no such thing:
+	// losses then wait for the ACK timer whenever the responder does not speak by itself.
+	Probe time.Duration
 	// Window is the most packets a queue pair has outstanding.
 	Window int
 	// AckEvery asks for an acknowledgement after so many packets of a long message.
