@@ -296,6 +296,7 @@ func (d *Device) newRC(q *QP) transport.Engine {
 		Limits: rc.Limits{
 			MaxMessage: l.MaxMessage,
 			AckFloor:   l.AckFloor,
+			Probe:      l.Probe,
 			Window:     l.Window,
 			AckEvery:   l.AckEvery,
 		},

@@ -31,6 +31,8 @@ type Limits struct {
 	// AckFloor is the least effective local ACK timeout: a busy host stalls longer than short timeouts ask for.
 	// Negative means none, for virtual time.
 	AckFloor time.Duration
+	// Probe is the least silence of a peer after which the oldest packet is sent once more, to ask; negative for none.
+	Probe time.Duration
 	// InFlight bounds the bytes that all queue pairs together have outstanding: below the receive buffer of a peer, which
 	// they overrun otherwise. Negative means no bound.
 	InFlight int
@@ -67,6 +69,7 @@ func DefaultLimits() Limits {
 		// A thread that wants a processor waits for one or two time slices of 3 ms; longer stalls are rare enough to be
 		// paid for with packets that are sent again.
 		AckFloor: 4 * time.Millisecond,
+		Probe:    time.Millisecond,
 		InFlight: 2 << 20,
 		LineRate: 10e9,
 		Window:   128,
@@ -95,6 +98,7 @@ func (l Limits) fill(d Limits) Limits {
 	fill(&l.NumCompVectors, d.NumCompVectors)
 	fill(&l.MaxMapped, d.MaxMapped)
 	fill(&l.AckFloor, d.AckFloor)
+	fill(&l.Probe, d.Probe)
 	fill(&l.InFlight, d.InFlight)
 	fill(&l.LineRate, d.LineRate)
 	fill(&l.NoCNP, d.NoCNP)

@@ -89,9 +89,11 @@ func (r *requester) progress(now clock.Time, before ib.PSN) {
 	}
 	r.reloadRetries()
 	r.window.grow(int(distance(before, r.una)))
+	r.probe.arrives(now, r.una)
 	// An RNR NAK before this was about a packet that has been received since.
 	r.retry.recovering, r.retry.rnrDeadline = false, clock.Never
 	if r.una == r.nxt {
+		r.e.cfg.Outstanding.Clear()
 		r.retry.ackDeadline = clock.Never
 	} else if r.retry.ackDeadline != clock.Never {
 		r.restartAckTimer(now)
@@ -103,6 +105,10 @@ func (r *requester) progress(now clock.Time, before ib.PSN) {
 			w.resumed = w.resumed || w.answered()
 		}
 	}
+	if r.probe.active {
+		r.probed(distance(before, r.una))
+	}
+	r.armProbe(now)
 }
 
 // acknowledgement is an ACK, RNR NAK or NAK for the packet psn.

@@ -16,8 +16,11 @@ func (r *requester) weight(w *work, k uint32) int {
 	return int(n) * (packetOverhead + int(min(w.length, uint32(r.e.mtu))))
 }
 
-// depart counts the packet of w at the cursor.
+// depart counts the packet of w at the cursor. A probe is outstanding already.
 func (r *requester) depart(w *work) {
+	if r.probe.active {
+		return
+	}
 	n := r.weight(w, r.cursor.packet)
 	if !w.answered() {
 		n -= r.weight(w, r.cursor.packet+1)

@@ -26,6 +26,7 @@ type requester struct {
 	unasked  int // packets sent since one asked for an acknowledgement
 	window   window
 	retry    retryState
+	probe    probe
 
 	running bool // was in RTS since RESET
 	drained bool // nothing that was started is left in SQD
@@ -67,6 +68,7 @@ func (r *requester) reset() {
 	r.reads, r.unasked = 0, 0
 	r.running, r.drained = false, false
 	r.stopTimers()
+	r.probe.reset()
 	r.retry.recovering = false
 }
 
@@ -112,7 +114,7 @@ func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 		return 0, false
 	}
 	var last *wire.Frame
-	for !r.waitsForReceiver() {
+	for !r.waitsForReceiver() && !(r.probe.active && r.probe.sent) {
 		w := r.next()
 		if w == nil {
 			break
@@ -139,6 +141,7 @@ func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 			break
 		}
 		r.sent(now, f, w)
+		r.probe.sent = true
 		bytes += f.Len()
 		last = f
 	}
@@ -149,6 +152,7 @@ func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 			r.unasked = 0
 		}
 		r.armAckTimer(now)
+		r.armProbe(now)
 	}
 	if r.settle(now) {
 		return bytes, true
@@ -301,6 +305,7 @@ func (r *requester) judgeResult(w *work) {
 func (r *requester) sent(now clock.Time, f *wire.Frame, w *work) {
 	psn := f.BTH().PSN()
 	again := psn != r.nxt
+	r.probe.departs(now, psn, again)
 	if again {
 		r.e.cfg.Counters.Retransmissions++
 	}

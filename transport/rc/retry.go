@@ -29,9 +29,12 @@ func (r *requester) reloadRetries() {
 func (r *requester) stopTimers() {
 	r.e.cfg.Outstanding.Clear()
 	r.retry.ackDeadline, r.retry.rnrDeadline = clock.Never, clock.Never
+	r.probe.cancel()
 }
 
-func (r *requester) deadline() clock.Time { return min(r.retry.ackDeadline, r.retry.rnrDeadline) }
+func (r *requester) deadline() clock.Time {
+	return min(r.retry.ackDeadline, r.retry.rnrDeadline, r.probe.deadline)
+}
 
 // expire fires the timers that are due.
 func (r *requester) expire(now clock.Time) bool {
@@ -40,7 +43,11 @@ func (r *requester) expire(now clock.Time) bool {
 		return true
 	}
 	if r.retry.ackDeadline.After(now) {
-		return false
+		if r.probe.deadline.After(now) {
+			return false
+		}
+		r.ask(now)
+		return true
 	}
 	r.e.cfg.Counters.LocalAckTimeoutErr++
 	// What was sent since the last hole may be lost as well, so the next word about it counts again.
@@ -134,6 +141,7 @@ func (r *requester) tryAgain(now clock.Time, cause transport.VendorErr) {
 // again with the first packet that goes out.
 func (r *requester) goBack() {
 	r.e.cfg.Outstanding.Clear()
+	r.probe.cancel()
 	r.retry.ackDeadline = clock.Never
 	r.cursor = cursor{position: r.q.head}
 	if r.q.empty() {
