@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -61,7 +60,6 @@ func (c *config) run(ctx context.Context) (err error) {
 		return usage(fmt.Errorf("log-level %q: debug, info, warn or error expected", c.LogLevel))
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	quiet()
 
 	listener, path, err := c.listen()
 	if err != nil {
@@ -123,14 +121,6 @@ func (c *config) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// quiet keeps the collector from running for nothing: the data path allocates nothing, so what grows is the work of
-// control requests, and it may pile up to a bound before it is looked at. GOGC and GOMEMLIMIT still say otherwise.
-func quiet() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(400)
-	}
-}
-
 // listen makes the control socket, or takes systemd's.
 func (c *config) listen() (*net.UnixListener, string, error) {
 	files := activation.Files(true)
@@ -146,7 +136,7 @@ func (c *config) listen() (*net.UnixListener, string, error) {
 		path = defaultSocket()
 	}
 	l, err := control.Listen(path)
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EEXIST) {
 		return nil, "", taken(err)
 	}
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
