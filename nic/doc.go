@@ -19,7 +19,8 @@
 //	port.go        what carries frames
 //	shard.go       one round of work; inbox.go and members.go are commands, loop.go is waking and sleeping
 //	demux.go       whom a packet is for, and who may not speak; qpn.go finds queue pairs by number
-//	scheduler.go   who sends next; timers.go who is waiting for a time
+//	scheduler.go   who sends next; timers.go who is waiting for a time, inflight.go who waits for room
+//	congestion.go  marks, CNPs and rates; dcqcn.go what a CNP does to a rate
 //	contain.go     panics and faults, kept to who caused them
 //
 //	dev, err := nic.New(nic.Config{Name: "softnic0", Port: port, Now: clock.Monotonic, Random: rand.Reader, Link: link})

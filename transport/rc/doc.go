@@ -20,7 +20,9 @@
 //	local.go      LOCAL_INV and BIND_MW, which make none
 //	placement.go  ATOMIC WRITE and FLUSH, both sides
 //	window.go     how many packets may be on their way
+//	outstanding.go what counts against the bound that queue pairs share
 //	retry.go      timers, and going back after a loss
+//	probe.go      asking a peer who is silent
 //	completer.go  what a response says about requests
 //	retire.go     the end of requests: completions in order, errors, flush, drain
 //	responder.go  the peer's requests, from arrival to answer; errors and flush
