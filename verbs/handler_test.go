@@ -195,3 +195,34 @@ func TestHandleAsync(t *testing.T) {
 	}
 	goleak.VerifyNone(t, leaks)
 }
+
+// Closing a queue ends the waits for it, and only those, whichever goroutine reads the channel for all.
+func TestCloseEndsWaits(t *testing.T) {
+	ctx := openDevice(t, embedded.Options{})
+	ch := must(ctx.CreateCompChannel())
+	var queues [2]*verbs.CQ
+	ended := make([]chan error, 2)
+	for i := range queues {
+		queues[i] = must(ctx.CreateCQ(64, verbs.WithChannel(ch)))
+		ended[i] = make(chan error, 1)
+		go func() {
+			_, err := queues[i].Wait(t.Context(), make([]verbs.WC, 1))
+			ended[i] <- err
+		}()
+		time.Sleep(5 * time.Millisecond) // the first one reads
+	}
+	for i := range queues {
+		check(t, queues[i].Close())
+		select {
+		case err := <-ended[i]:
+			if !errors.Is(err, verbs.ErrClosed) {
+				t.Errorf("queue %d: the wait ended with %v", i, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("queue %d is closed, and somebody waits for it", i)
+		}
+		if i == 0 && len(ended[1]) > 0 {
+			t.Error("the wait for the other queue ended, too")
+		}
+	}
+}
