@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"encoding/csv"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -17,8 +18,9 @@ import (
 	"testing"
 )
 
-// Faults that users of RDMA devices really hit are in testdata/field-bugs.md, a row each, and every row has a test that
-// bears its number: in its name, in the comment before it, or in a case of its table. docs/field-bugs.md says which, and
+// Faults that users of RDMA devices really hit are in testdata/field-bugs.md, a row each, and those with a number as
+// vulnerabilities, as far as the reliable connection can have them, in testdata/cves.csv. Every row has a test that bears its
+// number: in its name, in the comment before it, or in a case of its table. docs/field-bugs.md says which, and
 // is written by
 //
 //	go test ./test -run TestFieldBugs -update
@@ -36,7 +38,7 @@ var fieldBugsLater = map[string]string{
 type fieldBug struct{ number, symptom, behaviour string }
 
 func TestFieldBugs(t *testing.T) {
-	rows := fieldBugs(t)
+	rows := append(fieldBugs(t), vulnerabilities(t)...)
 	tests := numberedTests(t)
 	var page bytes.Buffer
 	page.WriteString("# Faults from the field, and the tests that bear their numbers\n\n" +
@@ -100,7 +102,25 @@ func fieldBugs(t *testing.T) (rows []fieldBug) {
 	return rows
 }
 
-var fieldBugNumber = regexp.MustCompile(`(?:\b|_|Test)(B[1-9][0-9]?)(?:\b|_|[A-Z][a-z])`)
+// vulnerabilities reads the other table.
+func vulnerabilities(t *testing.T) (rows []fieldBug) {
+	t.Helper()
+	f, err := os.Open("testdata/cves.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all[1:] {
+		rows = append(rows, fieldBug{r[0], r[1], r[2]})
+	}
+	return rows
+}
+
+var fieldBugNumber = regexp.MustCompile(`(?:\b|_|Test)(B[1-9][0-9]?|CVE-[0-9]+-[0-9]+)(?:\b|_|[A-Z][a-z])`)
 
 // numberedTests finds the tests that bear numbers: package and name, by number.
 func numberedTests(t *testing.T) map[string]map[string]bool {

@@ -78,7 +78,7 @@ func TestParseReasons(t *testing.T) {
 	}
 }
 
-// TestParseEverySize puts every opcode into every size up to 200 bytes, with every pad count.
+// TestParseEverySize puts every opcode into every size up to 200 bytes, with every pad count (CVE-2026-46043).
 func TestParseEverySize(t *testing.T) {
 	room := make([]byte, 200)
 	for size := range 201 {
