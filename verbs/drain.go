@@ -9,7 +9,8 @@ import (
 
 // Drain takes the queue pair to the error state and returns when the completion of everything that was posted on it was
 // polled, flushed or not (ib_drain_qp). It does so by a work request of its own at the end of each queue, whose completion
-// nobody sees. Nothing may be posted behind it meanwhile.
+// nobody sees. Nothing may be posted behind it meanwhile. Receives that a queue pair took from a shared receive queue are
+// not waited for: QP_LAST_WQE_REACHED tells of those.
 //
 // With a handle function Drain polls the queue pair's completion queues itself and calls it for every completion there,
 // those of other queue pairs included. Without one it waits for other goroutines to poll. It ends early with the error of
@@ -25,7 +26,7 @@ func (q *QP) Drain(ctx context.Context, handle func(*WC)) error {
 	if q.init.Cap.MaxSendWR > 0 {
 		ends = append(ends, newMarker(&q.send, q.init.SendCQ, q.putSendMarker))
 	}
-	if q.init.Cap.MaxRecvWR > 0 {
+	if q.init.Cap.MaxRecvWR > 0 && q.init.SRQ == nil {
 		ends = append(ends, newMarker(&q.recv, q.init.RecvCQ, q.putRecvMarker))
 	}
 	defer func() {
