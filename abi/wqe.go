@@ -12,7 +12,7 @@ package abi
 //	24  u32 rkey              BIND_MW: new key; its upper 24 bits are the window's, which the device checks
 //	28  u32 srqn              XRC: the peer's shared receive queue
 //	32  u64 operand           atomics: swap or add; UD: address handle (low half) and remote QPN (high half);
-//	                          BIND_MW, FLUSH: length; ATOMIC_WRITE: value
+//	                          BIND_MW, FLUSH: length; ATOMIC_WRITE: value, if there is neither list nor inline data
 //	40  u64 compare           CAS: compare; UD: remote Q_Key; BIND_MW: access (low half), L_Key (high half);
 //	                          FLUSH: placement type (low half), selectivity (high half)
 //	48  list of SGE, or inline data
