@@ -185,9 +185,7 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 			if p.TrafficClass&ecnMask == ecnCE {
 				s.marked(now, q)
 			}
-			active := s.engineReceive(now, q, p)
-			s.admit()
-			s.after(q, active)
+			s.after(q, s.engineReceive(now, q, p))
 		}
 	}
 	return n
@@ -202,9 +200,7 @@ func (s *shard) expire(now clock.Time) (busy bool) {
 			break
 		}
 		busy = true
-		active := s.engineExpire(now, q)
-		s.admit()
-		s.after(q, active)
+		s.after(q, s.engineExpire(now, q))
 	}
 	for i := len(s.held) - 1; i >= 0; i-- {
 		q := s.held[i]
@@ -259,6 +255,7 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 // entered, and what the call brought to light about the application takes effect.
 func (s *shard) after(q *QP, active bool) {
 	s.settled = s.burst.Len()
+	s.admit()
 	if q.dead {
 		return
 	}

@@ -1,7 +1,9 @@
 package nic
 
 import (
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -538,5 +540,71 @@ func TestSRQMemoryIsGone(t *testing.T) {
 	}
 	if got, want := b.take(), []event{{ib.EventSRQErr, poolHandle}}; !slices.Equal(got, want) {
 		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+// An application that writes whatever it likes into the ring of its shared receive queue, and resizes and limits it
+// meanwhile, harms itself at the most.
+func TestScribbledSRQ(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 78))
+		w, a, b := newPair(t, nil)
+		var bad app
+		bad.open(t, b.dev, ContextConfig{Tenant: 5}, b.addr)
+		x, y := a.newQP(t, nil), b.newQP(t, nil)
+		x.connect(t, y)
+		y.connect(t, x)
+		for round := range 20 {
+			p := bad.newSRQ(t, 1+r.Uint32N(20), nil)
+			var us, vs []*endpoint
+			for range 2 {
+				u, v := a.newQP(t, nil), bad.newQP(t, onSRQ(p))
+				u.connect(t, v)
+				v.connect(t, u)
+				us, vs = append(us, u), append(vs, v)
+			}
+			for range 10 {
+				for range r.IntN(6) {
+					p.post(7, p.sge(r.IntN(appMemory), r.IntN(3000)))
+				}
+				switch r.IntN(6) {
+				case 0:
+					p.raw[r.IntN(len(p.raw))] = byte(r.Uint32())
+				case 1:
+					p.block.PublishRecv(p.posted + r.Uint32N(40))
+				case 2:
+					_ = p.resize(r.Uint32N(40), func() { p.raw[r.IntN(len(p.raw))] = byte(r.Uint32()) })
+				case 3:
+					_ = bad.ctx.ModifySRQ(p.srq, &ib.SRQAttr{SRQLimit: r.Uint32N(20)}, ib.SRQAttrLimit, nil)
+				}
+				u := us[r.IntN(2)]
+				if u.block.State() == ib.StateRTS {
+					u.postSend(sendWQE(1), u.sge(0, r.IntN(3000)))
+				}
+				w.run(time.Duration(r.IntN(500)) * time.Microsecond)
+				a.poll(t)
+				for n := 1; n > 0; {
+					var c [16]abi.CQE
+					n, _ = bad.cqr.Poll(c[:])
+				}
+			}
+			for i := range us {
+				if a.ctx.DestroyQP(us[i].qp) != nil || bad.ctx.DestroyQP(vs[i].qp) != nil {
+					t.Fatal("a queue pair cannot be destroyed")
+				}
+			}
+			if err := bad.ctx.DestroySRQ(p.srq); err != nil {
+				t.Fatal(err)
+			}
+			if round%5 == 4 {
+				exchange(t, w, x, y)
+			}
+		}
+		if strings.Contains(a.log.String()+b.log.String(), "internal error") || t.Failed() {
+			t.Fatalf("seed %d:\n%s%s", seed, a.log.String(), b.log.String())
+		}
+		a.dev.Close()
+		b.dev.Close()
+		b.checkEmpty(t)
 	}
 }
