@@ -105,6 +105,7 @@ func (a *attacker) strike() {
 		if len(a.recorded) > 0 {
 			p := a.w.net.copy(oneOf(a.dice, a.recorded...))
 			p.forged = true
+			a.w.census["replayed packets"]++
 			a.announce(p, p.end.peer, "a packet of long ago")
 			n := p.end.peer.app.node
 			n.port.inbox = append(n.port.inbox, p)
@@ -276,6 +277,7 @@ func (a *attacker) announce(p *packet, to *endpoint, what string) {
 // deliver lets a forged packet arrive before everything else that waits at the victim's port.
 func (a *attacker) deliver(p *packet, to *endpoint, what string) {
 	a.announce(p, to, what)
+	a.w.census["forged packets"]++
 	n := to.app.node
 	n.port.inbox = append(n.port.inbox, nil)
 	copy(n.port.inbox[1:], n.port.inbox)

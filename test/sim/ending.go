@@ -111,7 +111,7 @@ func (e *endpoint) checkNumbers() {
 func (e *endpoint) numberOf(n int) ib.PSN {
 	mtu, psn := e.conn.plan.MTU.Bytes(), e.side.StartPSN
 	for i := range n {
-		psn = psn.Add(uint32(max(1, (e.script[i].length+mtu-1)/mtu)))
+		psn = psn.Add(e.script[i].packets(mtu))
 	}
 	return psn
 }
@@ -156,6 +156,11 @@ func (a *application) dismantle() {
 	for _, e := range a.endpoints {
 		busy("cq", a.ctx.DestroyCQ(e.sendQueue.cq))
 		destroy("qp", func() error { return a.ctx.DestroyQP(e.qp) })
+	}
+	for _, v := range a.windows {
+		destroy("mw", func() error { return a.ctx.DeallocMW(v.mw) })
+	}
+	for _, e := range a.endpoints {
 		for _, r := range e.arena.areas {
 			destroy("mr", func() error { return a.ctx.DeregMR(r.mr) })
 		}
@@ -217,6 +222,9 @@ func (n *node) reopen() {
 		if err := memory.register(a.ctx, pd, memory.areas[0], ib.AccessLocalWrite); err != nil {
 			w.failf("%v", err)
 		}
+	}
+	for range 128 {
+		must(w, func() (*nic.MW, error) { return a.ctx.AllocMW(pd, ib.MWType2, 1) })
 	}
 	for range 32 {
 		must(w, func() (*nic.QP, error) {

@@ -49,6 +49,7 @@ type endpoint struct {
 
 	incoming []*request // of the peer, those that consume receives, as they were posted
 	words    [ownWords]uint64
+	windows  []*window
 	fresh    ib.PSN     // of the next request packet that was never sent
 	learns   clock.Time // when this end hears that its peer has died
 	rnrEnds  clock.Time // when the peer may be asked again that was not ready; 0 if it was
@@ -104,7 +105,7 @@ func (e *endpoint) create() {
 	sends, recvs, targets := int(c.MaxSendWR)+1, int(c.MaxRecvWR)+1, int(e.peer.side.Cap.MaxSendWR)+1
 	e.arena = newArena(canary + areaSize(0, sends, n) + areaSize(0, recvs, n) + areaSize(ownWords, targets, n))
 	e.source, e.sink, e.target = e.arena.carve(d, 0, sends, n), e.arena.carve(d, 0, recvs, n), e.arena.carve(d, ownWords, targets, n)
-	const remote = ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic
+	const remote = ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessFlushGlobal | ib.AccessMWBind
 	for _, r := range []struct {
 		area   *area
 		access ib.AccessFlags
@@ -113,6 +114,7 @@ func (e *endpoint) create() {
 			w.failf("%v", err)
 		}
 	}
+	e.createWindows()
 }
 
 // prepare plans the receives: as long as the messages that the peer will send, or a little longer, and some to spare.
@@ -145,7 +147,8 @@ func (e *endpoint) prepare() {
 func (e *endpoint) connect() {
 	p, peer := e.conn.plan, e.peer
 	a := ib.QPAttr{
-		State: ib.StateInit, PortNum: 1, AccessFlags: ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic,
+		State: ib.StateInit, PortNum: 1,
+		AccessFlags: ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessFlushGlobal,
 	}
 	e.modify(&a, ib.QPAttrState|ib.QPAttrPKeyIndex|ib.QPAttrPort|ib.QPAttrAccessFlags)
 	a.State, a.PathMTU, a.DestQPN, a.RQPSN = ib.StateRTR, p.MTU, peer.qp.QPN(), peer.side.StartPSN

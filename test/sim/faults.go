@@ -90,10 +90,12 @@ func (t *trouble) mishap() {
 		n.pause(max(t.left.Still/10, t.dice.upTo(t.left.Still)))
 	case which == 2 && t.left.Refusals > 0:
 		t.left.Refusals--
+		w.census["refusing ports"]++
 		n.port.refuses = w.now.Add(t.dice.upTo(spell))
 		w.logf(n.name, "its port refuses what it is given until %.3f us", float64(n.port.refuses)/1e3)
 	case which == 3 && t.left.Failures > 0:
 		t.left.Failures--
+		w.census["failing ports"]++
 		n.port.failed, n.port.ever = true, true
 		n.port.back = w.now.Add(t.dice.upTo(100 * time.Microsecond))
 		w.logf(n.name, "its port fails until %.3f us", float64(n.port.back)/1e3)
@@ -110,6 +112,7 @@ func (t *trouble) cut(from, to *node) {
 	if !t.dice.chance(t.left.OneWay) {
 		t.until[[2]*node{to, from}] = end
 	}
+	t.w.census["partitions"]++
 	t.w.logf(from.name, "cut off from %s until %.3f us, both ways: %v", to.name, float64(end)/1e3, to.isCut(from))
 }
 
@@ -120,6 +123,7 @@ func (n *node) isCut(to *node) bool {
 // pause lets a device stand still: packets arrive and wait at its port, timers pass.
 func (n *node) pause(t time.Duration) {
 	n.paused = max(n.paused, n.w.now.Add(t))
+	n.w.census["pauses"]++
 	n.w.logf(n.name, "stands still for %v", t)
 }
 

@@ -32,7 +32,7 @@ func (e *endpoint) checkOrder(f *wire.Frame) {
 	h := f.BTH()
 	op := h.Opcode()
 	first := op.IsRequest() && h.PSN() == e.fresh
-	if f.Stable && (!first || !op.IsSend() && !op.IsWrite()) {
+	if f.Stable && (!first || !op.IsSend() && !op.IsWrite() && op != wire.RCAtomicWrite) {
 		e.app.w.accuse("%s sent %v psn %v as if its owner had promised to leave the memory alone", e.name, op, h.PSN())
 	}
 	switch {

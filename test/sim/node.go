@@ -128,6 +128,7 @@ type application struct {
 
 	queues    []*queue
 	endpoints []*endpoint
+	windows   []*window
 	shared    *sharedMemory
 	manner    manner
 	next      clock.Time // of its next turn

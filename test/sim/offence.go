@@ -29,7 +29,7 @@ func (c *connection) offend() {
 	o := &offence{by: e, index: e.posted, status: ib.WCRemAccessErr, event: ib.EventQPAccessErr}
 	c.offence = o
 	r := &e.script[e.posted]
-	*r = request{op: ib.WRRDMAWrite, length: d.between(2, 100), signaled: d.chance(500), index: uint32(e.posted)}
+	*r = request{operation: operationOf(ib.WRRDMAWrite), length: d.between(2, 100), signaled: d.chance(500), index: uint32(e.posted)}
 	r.length = min(r.length, c.plan.MaxBytes)
 	w := abi.SendWQE{WRID: e.id(abi.QueueSend, e.posted), RemoteAddr: t.base, RKey: uint32(t.mr.RKey())}
 	lkey := e.source.mr.LKey()
@@ -41,13 +41,13 @@ func (c *connection) offend() {
 	case 2: // before the beginning
 		w.RemoteAddr--
 	case 3: // memory that peers may not touch
-		r.op = oneOf(d, ib.WRRDMARead, ib.WRRDMAWrite, ib.WRAtomicFetchAdd)
+		r.operation = operationOf(oneOf(d, ib.WRRDMARead, ib.WRRDMAWrite, ib.WRAtomicFetchAdd))
 		if r.isAtomic() {
 			r.length = 8
 		}
 		w.RemoteAddr, w.RKey = e.peer.sink.base, uint32(e.peer.sink.mr.RKey())
 	case 4: // atomics want 8 bytes in one place
-		r.op, r.length = ib.WRAtomicFetchAdd, 8
+		r.operation, r.length = operationOf(ib.WRAtomicFetchAdd), 8
 		w.RemoteAddr += uint64(d.between(1, 7))
 		o.status, o.event = ib.WCRemInvReqErr, ib.EventQPReqErr
 	case 5: // a key of our own that is none
@@ -58,7 +58,7 @@ func (c *connection) offend() {
 			w.RKey ^= 0x100
 			break
 		}
-		r.op, r.length = ib.WRSend, e.peer.receives[e.peer.taken].length+1
+		r.operation, r.length = operationOf(ib.WRSend), e.peer.receives[e.peer.taken].length+1
 		o.status, o.event, o.recv = ib.WCRemInvReqErr, noEvent, ib.WCLocLenErr
 	}
 	r.local = e.source.claim(d, r)

@@ -51,24 +51,10 @@ func (e *endpoint) sent(c *abi.CQE) {
 	if e.flushes {
 		w.failf("%s: %v succeeded after an error", e.name, r)
 	}
-	if op := completionOf(r); ib.WCOpcode(c.Opcode) != op || c.ByteLen != uint32(r.length) {
+	if ib.WCOpcode(c.Opcode) != r.ends || c.ByteLen != uint32(r.length) {
 		w.failf("%s: %v completed as %v of %d bytes", e.name, r, ib.WCOpcode(c.Opcode), c.ByteLen)
 	}
 	e.succeed(r)
-}
-
-func completionOf(r *request) ib.WCOpcode {
-	switch r.op {
-	case ib.WRRDMAWrite, ib.WRRDMAWriteWithImm:
-		return ib.WCRDMAWrite
-	case ib.WRRDMARead:
-		return ib.WCRDMARead
-	case ib.WRAtomicCmpAndSwp:
-		return ib.WCCompSwap
-	case ib.WRAtomicFetchAdd:
-		return ib.WCFetchAdd
-	}
-	return ib.WCSend
 }
 
 // succeed is the good end of the oldest request: what it had to do is done, to the byte.
@@ -99,6 +85,8 @@ func (e *endpoint) succeed(r *request) {
 	}
 	r.local.free(r)
 	r.remote.free(r)
+	r.settle()
+	w.census[r.op.String()]++
 	e.ended++
 	w.done++
 }
@@ -148,6 +136,10 @@ func (e *endpoint) checkMessage(v *receive, r *request, c *abi.CQE) {
 	}
 	if r.hasImm() {
 		flags, imm = ib.WCWithImm, r.imm
+	}
+	if v := r.ended; v != nil {
+		flags, imm = ib.WCWithInv, uint32(v.key)
+		v.state = free
 	}
 	if ib.WCOpcode(c.Opcode) != op || c.ByteLen != uint32(r.length) || ib.WCFlags(c.Flags) != flags || c.Imm != imm {
 		w.failf("%s: %v was received as %v, %d bytes, flags %v, immediate %#x instead of %#x",
@@ -211,6 +203,7 @@ func (e *endpoint) breaks() {
 	w := e.app.w
 	if !e.conn.broken {
 		e.conn.broken = true
+		w.census["connections that broke"]++
 		w.logf(e.name, "connection is broken")
 	}
 	e.conn.close()

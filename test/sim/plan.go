@@ -70,6 +70,7 @@ type SidePlan struct {
 	Tardy     int           // chance that a receive is posted late
 	Tardiness time.Duration // and how late, at most
 	Spare     int           // receives that nobody asks for
+	Windows   int           // of memory
 	Script    []request
 }
 
@@ -188,7 +189,7 @@ func newSidePlan(d *dice, p *Plan, c *ConnectionPlan) SidePlan {
 	s := SidePlan{
 		Cap: ib.QPCap{
 			MaxSendWR: depth(), MaxRecvWR: depth(),
-			MaxSendSGE: uint32(oneOf(d, 1, 2, 4, 8)), MaxRecvSGE: uint32(oneOf(d, 1, 2, 4, 8)),
+			MaxSendSGE: uint32(oneOf(d, 1, 2, 4, 8, 32)), MaxRecvSGE: uint32(oneOf(d, 1, 2, 4, 8, 32)),
 			MaxInlineData: uint32(oneOf(d, 0, 16, 64, 256)),
 		},
 		SigAll:   d.chance(250),
@@ -199,6 +200,7 @@ func newSidePlan(d *dice, p *Plan, c *ConnectionPlan) SidePlan {
 		Eager:    oneOf(d, 1, 4, 16),
 		Think:    d.upTo(oneOf(d, 5*time.Microsecond, 100*time.Microsecond)),
 		Spare:    d.below(4),
+		Windows:  oneOf(d, 0, 0, 1, 3),
 	}
 	if d.chance(500) {
 		s.StartPSN = ib.PSN(0).Sub(uint32(d.between(0, 40)))
@@ -245,8 +247,8 @@ func (p *Plan) String() string {
 			i, c.Device[0], c.Device[1], c.MTU, c.Timeout, ib.AckTimeout(c.Timeout), c.Retries, c.MaxBytes)
 		for j := range c.Side {
 			s := &c.Side[j]
-			fmt.Fprintf(&b, "  %s: %d requests from psn %v, %+v, sig all %v, reads %d, rnr timer %d retry %d, eager %d, think %v, tardy %d to %v, spare %d\n",
-				endpointName(i, j), len(s.Script), s.StartPSN, s.Cap, s.SigAll, s.Reads, s.RNRTimer, s.RNRRetry, s.Eager, s.Think, s.Tardy, s.Tardiness, s.Spare)
+			fmt.Fprintf(&b, "  %s: %d requests from psn %v, %+v, sig all %v, reads %d, rnr timer %d retry %d, eager %d, think %v, tardy %d to %v, spare %d, windows %d\n",
+				endpointName(i, j), len(s.Script), s.StartPSN, s.Cap, s.SigAll, s.Reads, s.RNRTimer, s.RNRRetry, s.Eager, s.Think, s.Tardy, s.Tardiness, s.Spare, s.Windows)
 		}
 	}
 	return b.String()

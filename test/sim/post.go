@@ -15,15 +15,9 @@ func (e *endpoint) postSend() {
 	if e.posted > e.ended {
 		before = &e.script[e.posted-1]
 	}
-	w := abi.SendWQE{WRID: e.id(abi.QueueSend, e.posted), Opcode: uint8(r.op), Imm: r.imm, Flags: uint8(r.flags())}
-	switch {
-	case r.isAtomic():
-		e.prepareAtomic(r, &w)
-	case r.op == ib.WRRDMARead:
-		e.prepareRead(r, before, &w)
-	default:
-		e.prepareMessage(r, before, &w)
-	}
+	w := abi.SendWQE{WRID: e.id(abi.QueueSend, e.posted), Opcode: uint8(r.op), Imm: r.imm}
+	r.prepare(e, r, before, &w)
+	w.Flags = uint8(r.flags())
 	fits := false
 	if r.inline {
 		cut := e.app.dice.below(len(r.data) + 1)
@@ -52,7 +46,7 @@ func (e *endpoint) drain() bool {
 	}
 	e.drained = true
 	r := &e.script[e.posted]
-	*r = request{op: ib.WRRDMAWrite, signaled: true, index: uint32(e.posted)}
+	*r = request{operation: operationOf(ib.WRRDMAWrite), signaled: true, index: uint32(e.posted)}
 	e.block.PutSend(r.index, &abi.SendWQE{WRID: e.id(abi.QueueSend, e.posted), Opcode: uint8(r.op), Flags: uint8(r.flags())}, nil)
 	e.posted++
 	e.block.PublishSend(uint32(e.posted))
@@ -97,7 +91,7 @@ func (e *endpoint) prepareMessage(r, before *request, w *abi.SendWQE) {
 	}
 	r.claimTarget(e, before, overwrite)
 	r.remote.expect(r.at, r.data)
-	r.name(w)
+	e.nameMemory(r, w)
 }
 
 // prepareRead lets the peer's memory hold something and makes room for it here.
@@ -114,7 +108,7 @@ func (e *endpoint) prepareRead(r, before *request, w *abi.SendWQE) {
 	r.local = e.source.claim(d, r)
 	r.list = r.local.list(d, r.length, int(e.side.Cap.MaxSendSGE))
 	r.local.scatter(r.list, r.data, r.local.expect)
-	r.name(w)
+	e.nameMemory(r, w)
 }
 
 // claimTarget finds the request a place at the peer: a slot of its own, or with the right link that of the WRITE before.
@@ -134,16 +128,24 @@ func (r *request) claimTarget(e *endpoint, before *request, with link) (shared b
 	return false
 }
 
-// name puts the remote address into the work request. A message of no bytes names no memory.
-func (r *request) name(w *abi.SendWQE) {
-	w.RemoteAddr, w.RKey = r.remote.address(r.at), uint32(r.remote.area.mr.RKey())
+// nameMemory puts the remote address into the work request. A message of no bytes names no memory.
+func (e *endpoint) nameMemory(r *request, w *abi.SendWQE) {
 	if r.length == 0 {
 		w.RemoteAddr, w.RKey = uint64(r.imm)<<32, ^r.imm
+		return
 	}
+	addr, key := e.key(r, r.remote.off+r.at)
+	w.RemoteAddr, w.RKey = addr, uint32(key)
+}
+
+// nameWord puts the address of one of this end's own words into the work request.
+func (e *endpoint) nameWord(r *request, w *abi.SendWQE) {
+	addr, key := e.key(r, 8*r.word)
+	w.RemoteAddr, w.RKey = addr, uint32(key)
 }
 
 // prepareAtomic works on a word of the peer: one of this end's own, whose values are known, or the shared one.
-func (e *endpoint) prepareAtomic(r *request, w *abi.SendWQE) {
+func (e *endpoint) prepareAtomic(r, _ *request, w *abi.SendWQE) {
 	d := e.app.dice
 	r.local = e.source.claim(d, r)
 	r.list = r.local.list(d, 8, int(e.side.Cap.MaxSendSGE))
@@ -155,7 +157,7 @@ func (e *endpoint) prepareAtomic(r *request, w *abi.SendWQE) {
 		return
 	}
 	t := e.peer.target
-	w.RemoteAddr, w.RKey = t.base+uint64(8*r.word), uint32(t.mr.RKey())
+	e.nameWord(r, w)
 	word := &e.words[r.word]
 	r.want = *word
 	switch {

@@ -12,7 +12,7 @@ type Result struct {
 	Hash   uint64 // of every packet sent and every completion: equal for equal runs
 	Events int
 	Err    error
-	Broken int // connections that ran out of retries
+	Census census
 	Time   clock.Time
 }
 
@@ -30,17 +30,13 @@ type Tamper struct {
 }
 
 func run(p *Plan, t Tamper, log *Log) (res Result) {
-	w := &world{plan: p, tamper: t, faults: true, logs: log, hash: p.Seed}
+	w := &world{plan: p, tamper: t, faults: true, logs: log, hash: p.Seed, census: make(census)}
 	w.trouble = trouble{w: w, dice: newDice(p.Seed, streamTrouble), left: p.Faults, until: make(map[[2]*node]clock.Time)}
 	w.attacker = newAttacker(w, p.Attack)
 	w.net = &network{w: w, dice: newDice(p.Seed, streamNetwork), plan: &p.Network}
 	defer func() {
 		res.Hash, res.Events, res.Time = w.hash, w.turned, w.now
-		for _, c := range w.conns {
-			if c.broken {
-				res.Broken++
-			}
-		}
+		res.Census = w.census
 		switch r := recover().(type) {
 		case nil:
 		case failure:

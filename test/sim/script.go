@@ -8,7 +8,7 @@ import (
 
 // request is a send work request: what is planned of it, and, once it was posted, what has to come of it.
 type request struct {
-	op        ib.WROpcode
+	*operation
 	length    int
 	imm       uint32
 	signaled  bool
@@ -32,6 +32,10 @@ type request struct {
 	compare uint64
 	want    uint64 // atomics: the value that has to be returned, if own word
 	got     uint64
+
+	window *window // of the peer, through which it goes
+	begun  *window // that it binds
+	ended  *window // that it invalidates
 }
 
 // link lets a request use what the request before uses, while that is still outstanding: the order of a queue pair makes
@@ -51,20 +55,13 @@ const sharedWord = -1
 // ownWords is how many words at the peer an end has for itself.
 const ownWords = 4
 
-// consumes reports whether the request takes a receive from the peer.
-func (r *request) consumes() bool {
-	return r.op == ib.WRSend || r.op == ib.WRSendWithImm || r.op == ib.WRRDMAWriteWithImm
+// packets returns how many packets the request has, or a READ responses: so many sequence numbers are its own.
+func (r *request) packets(mtu int) uint32 {
+	if r.isLocal() {
+		return 0
+	}
+	return uint32(max(1, (r.length+mtu-1)/mtu))
 }
-
-func (r *request) isWrite() bool { return r.op == ib.WRRDMAWrite || r.op == ib.WRRDMAWriteWithImm }
-
-func (r *request) isSend() bool { return r.op == ib.WRSend || r.op == ib.WRSendWithImm }
-
-func (r *request) isAtomic() bool {
-	return r.op == ib.WRAtomicCmpAndSwp || r.op == ib.WRAtomicFetchAdd
-}
-
-func (r *request) hasImm() bool { return r.op == ib.WRSendWithImm || r.op == ib.WRRDMAWriteWithImm }
 
 func (r *request) String() string {
 	return fmt.Sprintf("#%d %v %d B", r.index, r.op, r.length)
@@ -76,18 +73,17 @@ func newScript(d *dice, s *SidePlan, c *ConnectionPlan) []request {
 	unsignaled := 0
 	for i := range script {
 		r := &script[i]
-		r.op = oneOf(d, ib.WRSend, ib.WRSendWithImm, ib.WRRDMAWrite, ib.WRRDMAWrite, ib.WRRDMAWriteWithImm, ib.WRRDMARead,
-			ib.WRRDMARead, ib.WRAtomicCmpAndSwp, ib.WRAtomicFetchAdd)
+		r.operation = drawOperation(d)
 		r.length = newLength(d, c)
 		r.imm = d.r.Uint32()
 		r.solicited, r.fence = d.chance(300), d.chance(100)
-		if r.isAtomic() {
-			newAtomic(d, r)
+		if r.draw != nil {
+			r.draw(d, r)
 		}
 		if i > 0 {
 			r.join(d, &script[i-1])
 		}
-		if r.isSend() || r.isWrite() {
+		if r.traits&inlining != 0 {
 			r.inline = r.link != relay && uint32(r.length) <= s.Cap.MaxInlineData && d.chance(500)
 		}
 		// A slot of the ring comes back with a completion, so some have to be asked for, and the last.
@@ -112,7 +108,7 @@ func (r *request) join(d *dice, before *request) {
 	}
 }
 
-func newAtomic(d *dice, r *request) {
+func drawAtomic(d *dice, r *request) {
 	r.length = 8
 	r.word = d.below(ownWords)
 	r.match = d.chance(500)

@@ -33,7 +33,7 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	workers := runtime.GOMAXPROCS(0)
-	var sum tally
+	sum := tally{census: make(census)}
 	for i := range workers {
 		t.Run(fmt.Sprintf("worker %d", i), func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +45,12 @@ func TestSeeds(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(func() { t.Log(sum.String()) })
+	t.Cleanup(func() {
+		t.Log(sum.String())
+		if missing := sum.census.missing(); n >= 2000 && !t.Failed() && missing != nil {
+			t.Errorf("in %d seeds there was none of %q", n, missing)
+		}
+	})
 }
 
 // runSeed runs a seed, a failure with its log, and says how to repeat it.
@@ -94,10 +99,11 @@ func ladderOf(log *Log, err error) string {
 	return "connection " + m[1] + ":\n" + log.Ladder(n, 40)
 }
 
-// tally sums up what the seeds did, since a simulation in which nothing goes wrong proves little.
+// tally sums up what the seeds did.
 type tally struct {
-	mu                   sync.Mutex
-	runs, events, broken int
+	mu           sync.Mutex
+	runs, events int
+	census       census
 }
 
 func (s *tally) add(r Result) {
@@ -105,11 +111,11 @@ func (s *tally) add(r Result) {
 	defer s.mu.Unlock()
 	s.runs++
 	s.events += r.Events
-	s.broken += r.Broken
+	s.census.add(r.Census)
 }
 
 func (s *tally) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprintf("%d runs, %d events, %d connections ran out of retries", s.runs, s.events, s.broken)
+	return fmt.Sprintf("%d runs, %d events: %v", s.runs, s.events, s.census)
 }

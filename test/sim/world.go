@@ -38,8 +38,9 @@ type world struct {
 	done     int  // requests that have ended
 	total    int
 
-	hash uint64
-	logs *Log // nil: nobody reads
+	census census
+	hash   uint64
+	logs   *Log // nil: nobody reads
 	// problem is what was found wrong inside a device's call, where a panic would be contained.
 	problem string
 }

@@ -1,0 +1,46 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// census counts what happened in runs, since a simulation in which nothing happens proves little.
+type census map[string]int
+
+func (c census) add(other census) {
+	for name, n := range other {
+		c[name] += n
+	}
+}
+
+// expected is what thousands of seeds are sure to bring about.
+func expected() (names []string) {
+	for i := range operations {
+		names = append(names, operations[i].op.String())
+	}
+	return append(names, "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
+		"uses of a window", "binds of a window", "connections that broke")
+}
+
+// missing returns what is expected and never happened.
+func (c census) missing() (names []string) {
+	for _, name := range expected() {
+		if c[name] == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (c census) String() string {
+	var list []string
+	for name, n := range c {
+		list = append(list, fmt.Sprintf("%d %s", n, name))
+	}
+	slices.SortFunc(list, func(x, y string) int {
+		return strings.Compare(x[strings.Index(x, " ")+1:], y[strings.Index(y, " ")+1:])
+	})
+	return strings.Join(list, ", ")
+}
