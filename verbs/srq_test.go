@@ -225,3 +225,35 @@ func TestSRQAllocs(t *testing.T) {
 		t.Errorf("PostRecv allocates %v times", n)
 	}
 }
+
+// The same over a socket, with memory that two processes map: sizes come and go, and the memory with them.
+func TestSRQOfADaemon(t *testing.T) {
+	_, path := spawnDaemon(t)
+	ctx := openSocket(t, path)
+	a, b := newSide(t, ctx, 64, smallCap), newSide(t, ctx, 64, smallCap)
+	srq := must(b.pd.CreateSRQ(verbs.SRQAttr{MaxWR: 4, MaxSGE: 2}))
+	check(t, b.qp.Close())
+	b.qp = must(b.pd.CreateQP(verbs.QPInitAttr{Type: ib.QPTypeRC, SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq, Cap: smallCap}))
+	b.end.QPN = b.qp.QPN()
+	connectSides(t, a, b, verbs.RCAttr{})
+	arenas := ctx.Arenas()
+	for i := range uint64(200) {
+		check(t, srq.PostRecv(b.recv(i, 0, 64)))
+		check(t, srq.Modify(verbs.SRQAttr{MaxWR: uint32(1 + i*2579%16384)}, ib.SRQAttrMaxWR))
+		check(t, a.qp.PostSend(a.send(i, 8)))
+		b.expect(i, ib.WCSuccess)
+		a.expect(i, ib.WCSuccess)
+	}
+	check(t, srq.Modify(verbs.SRQAttr{MaxWR: 4}, ib.SRQAttrMaxWR))
+	if n := ctx.Arenas(); n > arenas+2 {
+		t.Errorf("%d memories after 200 sizes, %d before", n, arenas)
+	}
+	check(t, srq.Modify(verbs.SRQAttr{SRQLimit: 1}, ib.SRQAttrLimit))
+	if e := b.event(ib.EventSRQLimitReached); e.SRQ != srq {
+		t.Errorf("event %+v", e)
+	}
+	check(t, b.qp.Close())
+	check(t, srq.Close())
+	check(t, b.mr.Dereg())
+	check(t, b.pd.Dealloc())
+}
