@@ -99,7 +99,7 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 		return nil, err
 	}
 	undo = append(undo, d.page.Close)
-	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, Limits: c.limits(), Link: linkOf(&under), Logger: log})
+	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, Limits: c.limits(d.udp.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
 	f.Var(&c.Reclaim, "reclaim", "when a send slot comes back: poll, when its completion is polled, as on hardware; completion, when the request completes, as with Linux rxe (default as the profile says)")
 	f.DurationVar(&c.AckFloor, "ack-floor", 0, "least effective local ACK timeout, whatever queue pairs ask for: a busy host stalls longer (default 4ms)")
-	f.IntVar(&c.InFlight, "in-flight", 0, "bytes that all queue pairs of a device have outstanding at most; -1 for no bound (default 2097152)")
+	f.IntVar(&c.InFlight, "in-flight", 0, "bytes that all queue pairs of a device have outstanding at most; -1 for no bound (default 2097152, or half of the receive buffer if that is less)")
 	f.Uint64Var(&c.LineRate, "line-rate", 0, "Mbit/s that the network carries, where congestion control begins (default 10000)")
 	f.Var(&c.CNP, "cnp", "answer packets that were marked CE by congestion notifications (default on)")
 	f.Var(&c.DCQCN, "dcqcn", "ask for marks, and slow down when notified (default on)")

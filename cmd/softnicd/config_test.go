@@ -83,11 +83,11 @@ func TestPrecedence(t *testing.T) {
 func TestTuning(t *testing.T) {
 	t.Setenv("SOFTNICD_CNP", "off")
 	c, err := load(t, wholeFile, "--dcqcn", "on", "--ack-floor", "250us", "--in-flight", "-1")
-	if want := (nic.Limits{AckFloor: 250 * time.Microsecond, InFlight: -1, LineRate: 40e9, NoCNP: true}); err != nil || c.limits() != want {
-		t.Errorf("%+v, %v; want %+v", c.limits(), err, want)
+	if want := (nic.Limits{AckFloor: 250 * time.Microsecond, InFlight: -1, LineRate: 40e9, NoCNP: true}); err != nil || c.limits(4096) != want {
+		t.Errorf("%+v, %v; want %+v", c.limits(4096), err, want)
 	}
-	if c, err := load(t, ""); err != nil || c.limits() != (nic.Limits{NoCNP: true}) {
-		t.Errorf("%+v, %v by default", c.limits(), err)
+	if c, err := load(t, ""); err != nil || c.limits(8<<20) != (nic.Limits{NoCNP: true}) || c.limits(400000).InFlight != 200000 {
+		t.Errorf("%+v, %v by default", c.limits(8<<20), err)
 	}
 	for _, file := range []string{"cnp: maybe\n", "ack-floor: soon\n", "in-flight: much\n", "line-rate: -1\n"} {
 		if _, err := load(t, file); err == nil {

@@ -7,11 +7,16 @@ import (
 )
 
 // limits returns what the configuration says about timers and congestion; the zero value of a field is the device's
-// default.
-func (c *config) limits() nic.Limits {
-	return nic.Limits{
+// default. Where nothing is said of what may be in flight, it is no more than payload fits in a receive buffer like the
+// device's own, half of what the kernel reports: a host that grants little has peers that grant little.
+func (c *config) limits(receiveBuffer int) nic.Limits {
+	l := nic.Limits{
 		AckFloor: c.AckFloor, InFlight: c.InFlight, LineRate: c.LineRate * 1e6, NoCNP: c.CNP == off, NoDCQCN: c.DCQCN == off,
 	}
+	if half := receiveBuffer / 2; l.InFlight == 0 && half > 0 && half < nic.DefaultLimits().InFlight {
+		l.InFlight = half
+	}
+	return l
 }
 
 // onOff is a switch. Nothing said is on.
