@@ -103,7 +103,9 @@ func TestForgets(t *testing.T) {
 		for _, retries := range []int{1, 3} {
 			r := told(t, fmt.Sprintf("-clients %d -sq %d -rq %d -repost=false -rnr-retry %d -reclaim %s", n, depth, depth, retries, reclaim))
 			want := uint64(n * (retries + 1))
-			if c := r.Counters; c.OutOfBuffer != want || c.RNRNakRetryErr != want || c.RNRRetryExceededErr != n {
+			// On a machine that stalls a client may ask after its packet once more; that NAK it does not count, since it waits
+			// already.
+			if c := r.Counters; c.OutOfBuffer < want || c.RNRNakRetryErr != want || c.RNRRetryExceededErr != n {
 				t.Errorf("%s, %d retries: counters %+v, want %d RNR NAKs", reclaim, retries, c, want)
 			}
 			if len(r.Clients.Errors) != 1 || r.Clients.Errors[ib.WCRNRRetryExcErr.Name()] != n || r.Clients.Flushed < n*(depth-1) {
