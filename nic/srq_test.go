@@ -1,9 +1,7 @@
 package nic
 
 import (
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
-	"golang.org/x/sys/unix"
 )
 
 // pool is a shared receive queue as its application sees it.
