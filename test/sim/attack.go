@@ -97,7 +97,7 @@ func (a *attacker) strike() {
 	a.left--
 	c := oneOf(a.dice, a.w.conns...)
 	to := oneOf(a.dice, c.ends[:]...)
-	if to.app.dead {
+	if to.app.dead || to.peer.app.dead {
 		return
 	}
 	switch a.dice.below(8) {
@@ -141,17 +141,17 @@ func (a *attacker) near(to *endpoint) ib.PSN {
 	return oneOf(a.dice, attr.RQPSN, attr.SQPSN.Sub(1), to.oldest())
 }
 
-// unexpected is a number of a request that the victim does not expect: of one that it has had, or of one to come.
+// unexpected is a number of a request that the victim does not expect: of one to come, or of one that has ended. Of a READ
+// under way a part could be asked for again, in a way that its requester did not mean: that is a right guess, too.
 func (a *attacker) unexpected(to *endpoint) ib.PSN {
 	attr, _, _ := to.app.ctx.QueryQP(to.qp)
-	n := a.distance()
-	if a.w.tamper.Lucky {
-		n = 0
+	switch {
+	case a.w.tamper.Lucky:
+		return attr.RQPSN
+	case a.dice.chance(500):
+		return to.peer.oldest().Sub(a.distance())
 	}
-	if a.dice.chance(500) {
-		return attr.RQPSN.Sub(n)
-	}
-	return attr.RQPSN.Add(n)
+	return attr.RQPSN.Add(a.distance())
 }
 
 // unasked is a number of a response to nothing: answered long ago, or not used yet.

@@ -1,6 +1,6 @@
 // Package sim runs whole devices from a seed.
 //
-// A seed makes a [Plan]: two to four devices, the connections between them, what their applications do, and how bad the
+// A seed makes a [Plan]: one to eight devices, the connections between them, what their applications do, and how bad the
 // network is. A world runs it: one goroutine, a virtual clock, a heap of events, and real code from the rings that
 // applications post to down to the bytes on the wire. Nothing reads the host's clock or a random source of its own, so
 // a seed that fails fails again in the same way, step by step.

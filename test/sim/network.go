@@ -93,6 +93,7 @@ func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
 			d.end.peer.notePatience(&packets[n])
 		}
 		if drop == wire.Accepted {
+			packets[n].Local = d.Source == p.node.gid && !d.forged // a device knows what it has sent itself
 			n++
 		}
 	}

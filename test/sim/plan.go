@@ -79,7 +79,7 @@ func NewPlan(seed uint64) *Plan {
 	d := newDice(seed, streamPlan)
 	p := &Plan{
 		Seed:      seed,
-		Devices:   oneOf(d, 2, 2, 2, 3, 4),
+		Devices:   oneOf(d, 1, 2, 2, 2, 2, 2, 3, 3, 4, d.between(4, 8)),
 		IPv6:      d.chance(250),
 		Window:    oneOf(d, 1, 2, 4, 8, 32, 128),
 		AckEvery:  oneOf(d, 1, 2, 4, 16, 64),
@@ -101,17 +101,29 @@ func NewPlan(seed uint64) *Plan {
 			p.Attack = d.between(1, 400)
 		}
 	}
-	for n := d.between(1, 4) + p.Devices - 2; len(p.Connections) < n; {
-		// A chain holds the devices together; the rest is as it comes.
+	n := max(1, p.Devices-1) + oneOf(d, 0, 1, 2, 3, d.between(0, 3), d.between(0, 3), d.between(4, 12))
+	for pairs := make([]int, p.Devices); n > 0; n-- {
+		// A chain holds the devices together; the rest is as it comes, and sometimes a device talks to itself.
 		a, b := len(p.Connections), len(p.Connections)+1
 		if b >= p.Devices {
 			a = d.below(p.Devices)
-			b = (a + d.between(1, p.Devices-1)) % p.Devices
+			b = a
+			if p.Devices > 1 && !d.chance(50) {
+				b = (a + d.between(1, p.Devices-1)) % p.Devices
+			}
 		}
+		if pairs[a] > maxPairs-2 || pairs[b] > maxPairs-2 {
+			continue
+		}
+		pairs[a]++
+		pairs[b]++
 		p.Connections = append(p.Connections, newConnectionPlan(d, p, a, b))
 	}
 	return p
 }
+
+// maxPairs is the most queue pairs of a device.
+const maxPairs = 16
 
 func newNetworkPlan(d *dice, fragile bool) NetworkPlan {
 	n := NetworkPlan{
