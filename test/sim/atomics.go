@@ -1,62 +1,141 @@
 package sim
 
 import (
-	"slices"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/nic"
 )
 
-// sharedMemory is a word to which everybody who talks to an application adds. What each is given back tells the order
-// in which they came; the additions are positive, so there is one order or none.
+// sharedMemory is two words which everybody who talks to an application adds to, swaps, writes and reads. What is given back
+// has to make sense together: there has to be an order of the operations, each somewhere between its posting and its
+// completion, in which every one of them finds what those before it have left. Porcupine looks for that order.
 type sharedMemory struct {
 	arena *arena
 	area  *area
 	mr    *nic.MR
-	asked []*request
-	first uint64
-	lost  bool // the end of some request is not known
+	first [sharedWords]uint64
+	asked [sharedWords][]*request
 }
 
+const sharedWords = 2
+
 func newSharedMemory(a *application) *sharedMemory {
-	s := &sharedMemory{arena: newArena(canary + areaSize(1, 0, 0))}
-	s.area = s.arena.carve(a.dice, 1, 0, 0)
-	s.first = nativeWord(s.area.mem)
-	if err := s.arena.register(a.ctx, a.pd, s.area, ib.AccessLocalWrite|ib.AccessRemoteAtomic); err != nil {
+	s := &sharedMemory{arena: newArena(canary + areaSize(sharedWords, 0, 0))}
+	s.area = s.arena.carve(a.dice, sharedWords, 0, 0)
+	for i := range s.first {
+		s.first[i] = s.value(i)
+	}
+	const access = ib.AccessLocalWrite | ib.AccessRemoteAtomic | ib.AccessRemoteWrite | ib.AccessRemoteRead
+	if err := s.arena.register(a.ctx, a.pd, s.area, access); err != nil {
 		a.w.failf("%v", err)
 	}
 	s.mr = s.area.mr
 	return s
 }
 
-func (s *sharedMemory) address() uint64 { return s.area.base }
+func (s *sharedMemory) value(word int) uint64 { return nativeWord(s.area.mem[8*word:]) }
 
-// check asks whether the values returned and the one that is left come from adding in some order.
+// A shared word of a request is a negative number.
+
+func drawShared(d *dice, r *request) {
+	r.length, r.operand = 8, d.r.Uint64()
+	r.word = -1 - d.below(sharedWords)
+}
+
+func (r *request) isShared() bool { return r.word < 0 }
+
+// ask enters a request into the history of its word and returns how it names it.
+func (e *endpoint) ask(r *request) (addr uint64, key uint32) {
+	s := e.peer.app.shared
+	word := -1 - r.word
+	s.asked[word] = append(s.asked[word], r)
+	r.called = e.app.w.moment()
+	// Sometimes somebody else will have changed the word meanwhile.
+	r.compare = r.operand + 1
+	if r.match {
+		r.compare = s.value(word)
+	}
+	return s.area.base + uint64(8*word), uint32(s.mr.RKey())
+}
+
+// moment numbers what happens in a run, in order.
+func (w *world) moment() int64 {
+	w.moments++
+	return w.moments
+}
+
+// outcome is what is known of an operation on a shared word.
+type outcome struct {
+	known bool // it has ended well
+	value uint64
+}
+
+// wordModel is a word of 64 bits.
+func wordModel(first uint64) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return first },
+		Step: func(state, input, output any) (bool, any) {
+			value, r, o := state.(uint64), input.(*request), output.(outcome)
+			if r == nil || r.op == ib.WRRDMARead {
+				return !o.known || o.value == value, value
+			}
+			ok := !o.known || r.op == ib.WRAtomicWrite || o.value == value
+			switch r.op {
+			case ib.WRAtomicFetchAdd:
+				value += r.operand
+			case ib.WRAtomicWrite:
+				value = r.operand
+			default:
+				if r.compare == value {
+					value = r.operand
+				}
+			}
+			return ok, value
+		},
+	}
+}
+
+// patience bounds a search. It is far more than any takes; what is not found by then counts as right.
+const patience = 10 * time.Second
+
+// check asks whether the values returned, and those that are left, come from some order of the requests. One whose end is
+// not known may have come at any time, or not yet.
 func (s *sharedMemory) check(a *application) {
 	if at := s.arena.broken(); at >= 0 {
-		a.w.failf("%s: byte %d beside the shared word was changed", a.name, at)
+		a.w.failf("%s: byte %d beside the shared words was changed", a.name, at)
 	}
-	if s.lost {
-		return // some additions may or may not have been made
-	}
-	sorted := slices.Clone(s.asked)
-	slices.SortFunc(sorted, func(x, y *request) int {
-		switch dx, dy := x.got-s.first, y.got-s.first; {
-		case dx < dy:
-			return -1
-		case dx > dy:
-			return 1
+	for word, asked := range s.asked {
+		var history []porcupine.Operation
+		for i, r := range asked {
+			op := porcupine.Operation{ClientId: i, Input: r, Call: r.called, Output: outcome{r.returned != 0, r.got}, Return: r.returned}
+			if r.returned == 0 {
+				op.Return = math.MaxInt64
+			}
+			history = append(history, op)
 		}
-		return 0
-	})
-	value := s.first
-	for i, r := range sorted {
-		if r.got != value {
-			a.w.failf("%s: addition %d to the shared word returned %#x, it held %#x", a.name, i, r.got, value)
+		now := a.w.moment()
+		left := outcome{true, s.value(word)}
+		history = append(history, porcupine.Operation{ClientId: len(asked), Input: (*request)(nil), Call: now, Output: left, Return: now})
+		switch porcupine.CheckOperationsTimeout(wordModel(s.first[word]), history, patience) {
+		case porcupine.Illegal:
+			a.w.failf("%s: what %d requests on shared word %d were given, and the %#x that it holds, fit no order: %s",
+				a.name, len(asked), word, left.value, describeHistory(asked, s.first[word]))
+		case porcupine.Unknown:
+			a.w.census["searches given up"]++
 		}
-		value += r.operand
+		a.w.census["linearizable histories"]++
 	}
-	if left := nativeWord(s.area.mem); left != value {
-		a.w.failf("%s: the shared word holds %#x, %d additions make %#x", a.name, left, len(sorted), value)
+}
+
+func describeHistory(asked []*request, first uint64) string {
+	text := fmt.Sprintf("first %#x", first)
+	for _, r := range asked {
+		text += fmt.Sprintf("; %v from %d to %d: operand %#x compare %#x gives %#x", r, r.called, r.returned, r.operand, r.compare, r.got)
 	}
+	return text
 }

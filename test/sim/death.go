@@ -2,8 +2,6 @@ package sim
 
 import (
 	"time"
-
-	"github.com/softnic/softnicd/ib"
 )
 
 // die is the end of an application in the middle of its work. Its context is closed, and from then on its memory is
@@ -20,11 +18,6 @@ func (a *application) die() {
 			x.gone = true
 		}
 		e.conn.broken = true
-		for i := e.ended; i < e.posted; i++ {
-			if r := &e.script[i]; r.op == ib.WRAtomicFetchAdd && r.word == sharedWord {
-				e.peer.app.shared.lost = true
-			}
-		}
 		e.peer.learns = w.now.Add(a.dice.upTo(5 * time.Millisecond))
 		e.peer.app.wake(w.now + 1)
 	}

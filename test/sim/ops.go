@@ -41,6 +41,7 @@ func init() {
 		{ib.WRRDMAWrite, 6, ib.WCRDMAWrite, writing | inlining, nil, (*endpoint).prepareMessage},
 		{ib.WRRDMAWriteWithImm, 3, ib.WCRDMAWrite, consuming | writing | immediate | inlining, nil, (*endpoint).prepareMessage},
 		{ib.WRRDMARead, 6, ib.WCRDMARead, 0, nil, (*endpoint).prepareRead},
+		{ib.WRRDMARead, 1, ib.WCRDMARead, 0, drawShared, (*endpoint).prepareSharedRead},
 		{ib.WRAtomicCmpAndSwp, 3, ib.WCCompSwap, atomic, drawAtomic, (*endpoint).prepareAtomic},
 		{ib.WRAtomicFetchAdd, 3, ib.WCFetchAdd, atomic, drawAtomic, (*endpoint).prepareAtomic},
 		{ib.WRAtomicWrite, 2, ib.WCAtomicWrite, inlining, drawAtomic, (*endpoint).prepareValue},
@@ -155,9 +156,20 @@ func (e *endpoint) prepareValue(r, _ *request, w *abi.SendWQE) {
 		r.list = r.local.list(d, 8, int(e.side.Cap.MaxSendSGE))
 		r.local.scatter(r.list, r.data, r.local.write)
 	}
+	if r.isShared() {
+		w.RemoteAddr, w.RKey = e.ask(r)
+		return
+	}
 	e.nameWord(r, w)
 	e.words[r.word] = r.operand
 	copy(t.model[8*r.word:], r.data)
+}
+
+// prepareSharedRead reads a shared word.
+func (e *endpoint) prepareSharedRead(r, _ *request, w *abi.SendWQE) {
+	r.local = e.source.claim(e.app.dice, r)
+	r.list = r.local.list(e.app.dice, 8, int(e.side.Cap.MaxSendSGE))
+	w.RemoteAddr, w.RKey = e.ask(r)
 }
 
 // prepareFlush flushes some of the peer's memory, or all of it.

@@ -40,9 +40,6 @@ func (e *endpoint) sent(c *abi.CQE) {
 		}
 		e.failed, e.flushes = true, true
 		e.ended++
-		if r.isAtomic() && r.word == sharedWord {
-			e.peer.app.shared.lost = true
-		}
 		return
 	}
 	if !r.signaled && !e.side.SigAll {
@@ -60,14 +57,17 @@ func (e *endpoint) sent(c *abi.CQE) {
 // succeed is the good end of the oldest request: what it had to do is done, to the byte.
 func (e *endpoint) succeed(r *request) {
 	w := e.app.w
-	if r.isAtomic() {
+	if r.isShared() {
+		r.returned = w.moment()
+	}
+	if r.isAtomic() || r.isShared() && r.op == ib.WRRDMARead {
 		var b [8]byte
 		n := 0
 		r.local.scatter(r.list, b[:], func(at int, p []byte) {
 			n += copy(b[n:], r.local.area.mem[r.local.off+at:][:len(p)])
 		})
 		r.got = binary.NativeEndian.Uint64(b[:])
-		if r.word == sharedWord {
+		if r.isShared() {
 			r.local.scatter(r.list, b[:], r.local.expect)
 		} else if r.got != r.want {
 			w.failf("%s: %v on word %d returned %#x, it held %#x", e.name, r, r.word, r.got, r.want)

@@ -150,10 +150,9 @@ func (e *endpoint) prepareAtomic(r, _ *request, w *abi.SendWQE) {
 	r.local = e.source.claim(d, r)
 	r.list = r.local.list(d, 8, int(e.side.Cap.MaxSendSGE))
 	w.Operand = r.operand
-	if r.word == sharedWord {
-		s := e.peer.app.shared
-		w.RemoteAddr, w.RKey = s.address(), uint32(s.mr.RKey())
-		s.asked = append(s.asked, r)
+	if r.isShared() {
+		w.RemoteAddr, w.RKey = e.ask(r)
+		w.Compare = r.compare
 		return
 	}
 	t := e.peer.target

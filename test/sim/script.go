@@ -18,7 +18,7 @@ type request struct {
 	link      link // to the request before
 
 	// Atomics.
-	word    int // one of this end's own at the peer, or sharedWord
+	word    int // one of this end's own at the peer, or a negative number: see atomics.go
 	operand uint64
 	match   bool // CAS: compares with the value that is there
 
@@ -32,6 +32,9 @@ type request struct {
 	compare uint64
 	want    uint64 // atomics: the value that has to be returned, if own word
 	got     uint64
+
+	// Of requests on shared words: when it was posted, and when its good end was seen, 0 if it was not.
+	called, returned int64
 
 	window *window // of the peer, through which it goes
 	begun  *window // that it binds
@@ -48,9 +51,6 @@ const (
 	readBack       // READ of what the WRITE before wrote
 	relay          // SEND or WRITE, fenced, of what the READ before brings
 )
-
-// sharedWord is the word on which everybody who talks to an application adds.
-const sharedWord = -1
 
 // ownWords is how many words at the peer an end has for itself.
 const ownWords = 4
@@ -101,9 +101,9 @@ func (r *request) join(d *dice, before *request) {
 	switch {
 	case before.isWrite() && r.isWrite() && d.chance(300):
 		r.link = overwrite
-	case before.isWrite() && r.op == ib.WRRDMARead && d.chance(700):
+	case before.isWrite() && r.op == ib.WRRDMARead && !r.isShared() && d.chance(700):
 		r.link, r.length = readBack, min(r.length, before.length)
-	case before.op == ib.WRRDMARead && (r.isSend() || r.isWrite()) && d.chance(400):
+	case before.op == ib.WRRDMARead && !before.isShared() && (r.isSend() || r.isWrite()) && d.chance(400):
 		r.link, r.length, r.fence = relay, before.length, true
 	}
 }
@@ -113,9 +113,8 @@ func drawAtomic(d *dice, r *request) {
 	r.word = d.below(ownWords)
 	r.match = d.chance(500)
 	r.operand = d.r.Uint64()
-	if r.op == ib.WRAtomicFetchAdd && d.chance(500) {
-		// Positive and small, so that the values returned grow.
-		r.word, r.operand = sharedWord, uint64(d.between(1, 1000))
+	if d.chance(400) {
+		drawShared(d, r)
 	}
 }
 

@@ -43,6 +43,7 @@ type world struct {
 	logs   *Log // nil: nobody reads
 	// problem is what was found wrong inside a device's call, where a panic would be contained.
 	problem string
+	moments int64
 }
 
 // failure is what ends a run: an observation that should not be.
