@@ -128,6 +128,9 @@ func goodput(t *testing.T, loss float64, op ib.WROpcode) float64 {
 
 // Goodput under loss does not collapse: a loss costs a round trip.
 func TestGoodputUnderLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("gigabytes in virtual time")
+	}
 	for _, op := range []ib.WROpcode{ib.WRRDMAWrite, ib.WRRDMARead} {
 		for loss, least := range map[float64]float64{0: 0.95, 0.001: 0.85, 0.01: 0.4, 0.02: 0.25, 0.05: 0.09} {
 			if got := goodput(t, loss, op); got < least*10e9 {

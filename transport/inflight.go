@@ -49,8 +49,9 @@ func (o *Outstanding) Add(n int) {
 
 // Sub counts n bytes that have arrived. What was given up for lost before is not counted twice.
 func (o *Outstanding) Sub(n int) {
-	if o.shared != nil {
-		n = min(n, o.bytes)
+	// An engine that has nothing outstanding leaves the bound alone: it may be in the making, on another goroutine than
+	// the shard's.
+	if n = min(n, o.bytes); n > 0 {
 		o.bytes -= n
 		o.shared.used -= n
 	}

@@ -51,13 +51,13 @@ var provoked = map[string]func(*testing.T){
 		wantError(a, 1, ib.WCLocQPOpErr)
 	},
 	"LOC_PROT_ERR": func(t *testing.T) {
-		a, b := newPair(t)
+		a, _ := newPair(t)
 		bad := a.send(1, 64)
 		bad.SGList[0].LKey ^= 0x100
 		check(t, a.qp.PostSend(bad))
 		wantError(a, 1, ib.WCLocProtErr)
 		// And on the receiver's side.
-		a, b = newPair(t)
+		a, b := newPair(t)
 		recv := b.recv(2, 0, 64)
 		recv.SGList[0].Addr += 1 << 20
 		check(t, b.qp.PostRecv(recv))
@@ -194,8 +194,11 @@ func wantError(s *side, id uint64, status ib.WCStatus) {
 	if wc != want || wc.VendorErr == 0 {
 		s.t.Errorf("completion %+v, want %+v and a vendor error", wc, want)
 	}
-	if state := s.qp.State(); state != ib.StateErr {
-		s.t.Errorf("%v, and the queue pair is in %v", status, state)
+	// A responder is in ERR when its NAK has left, a moment after the completion.
+	for end := time.Now().Add(5 * time.Second); s.qp.State() != ib.StateErr; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("%v, and the queue pair is in %v", status, s.qp.State())
+		}
 	}
 }
 
