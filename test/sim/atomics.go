@@ -20,6 +20,8 @@ type sharedMemory struct {
 	mr    *nic.MR
 	first [sharedWords]uint64
 	asked [sharedWords][]*request
+	// tainted says that a mad application may have done to it what it liked.
+	tainted bool
 }
 
 const sharedWords = 2

@@ -97,7 +97,7 @@ func (a *attacker) strike() {
 	a.left--
 	c := oneOf(a.dice, a.w.conns...)
 	to := oneOf(a.dice, c.ends[:]...)
-	if to.app.dead || to.peer.app.dead {
+	if to.app.gone() || to.peer.app.gone() {
 		return
 	}
 	switch a.dice.below(8) {

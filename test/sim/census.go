@@ -21,7 +21,7 @@ func expected() (names []string) {
 		names = append(names, operations[i].op.String())
 	}
 	return append(names, "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
-		"uses of a window", "binds of a window", "connections that broke", "linearizable histories")
+		"uses of a window", "binds of a window", "connections that broke", "linearizable histories", "mad applications")
 }
 
 // missing returns what is expected and never happened.

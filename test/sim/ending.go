@@ -12,6 +12,13 @@ import (
 
 // end asks what is left when everything is over, and takes it away: there must be nothing.
 func (w *world) end() {
+	for _, n := range w.nodes {
+		for _, a := range n.apps {
+			if a.mad {
+				a.die() // or it would go on for ever
+			}
+		}
+	}
 	w.settle()
 	w.inspect()
 	w.each((*endpoint).checkNumbers)
@@ -66,6 +73,9 @@ func (w *world) inspect() {
 		if at := e.arena.broken(); at >= 0 {
 			w.failf("%s: byte %d of its memory, which is no region's, was changed", e.name, at)
 		}
+		if e.conn.tainted {
+			return
+		}
 		for _, a := range e.arena.areas {
 			for i := range a.slots {
 				s := &a.slots[i]
@@ -85,7 +95,7 @@ func (w *world) inspect() {
 	})
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
-			if !a.dead {
+			if !a.gone() && !a.shared.tainted {
 				a.shared.check(a)
 			}
 		}
@@ -118,7 +128,7 @@ func (e *endpoint) numberOf(n int) ib.PSN {
 
 // close destroys what the application made: in order of dependency, or with its context.
 func (a *application) close() {
-	if a.w.plan.Piecemeal {
+	if a.w.plan.Piecemeal && !a.mad {
 		a.dismantle()
 	}
 	if err := a.ctx.Close(); err != nil {

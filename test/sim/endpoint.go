@@ -16,6 +16,8 @@ type connection struct {
 	ends   [2]*endpoint
 	losses int  // packets that did not arrive as they were
 	broken bool // ran out of retries
+	// tainted says that one of its ends is mad: what goes over it means nothing.
+	tainted bool
 
 	offence *offence // with which it ends; nil for none
 }
@@ -218,7 +220,7 @@ func (e *endpoint) waits() bool { return !e.finished() && (e.posted > e.ended ||
 
 // finished reports whether everything that is to end has ended.
 func (e *endpoint) finished() bool {
-	if e.app.dead {
+	if e.app.gone() {
 		return true
 	}
 	if e.failed || e.closed || e.conn.offence != nil {

@@ -133,6 +133,8 @@ type application struct {
 	manner    manner
 	next      clock.Time // of its next turn
 	dead      bool
+	mad       bool
+	raves     int // turns left in which it does harm
 }
 
 // manner is how an application learns of completions.
@@ -190,6 +192,9 @@ func (a *application) open() {
 // event takes an asynchronous event. In honest company there are none but COMM_EST.
 func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
 	a.w.record(uint64(a.w.now), uint64(t), uint64(handle))
+	if a.mad || concernsQP(t) && a.w.conns[handle].tainted {
+		return
+	}
 	if t != ib.EventCommEst && !a.node.isPortEvent(t) && !a.isOffence(t, handle) {
 		a.w.accuse("%s: unexpected event %v of %d", a.name, t, handle)
 	}
@@ -206,6 +211,10 @@ func (a *application) wake(t clock.Time) {
 // turn is the application's turn: it takes completions, posts, and decides when to look again.
 func (a *application) turn(at clock.Time) {
 	a.next = clock.Never
+	if a.mad {
+		a.rave()
+		return
+	}
 	for _, e := range a.endpoints {
 		if !a.w.now.Before(e.learns) {
 			e.close()

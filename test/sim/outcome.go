@@ -34,6 +34,10 @@ func (e *endpoint) sent(c *abi.CQE) {
 		e.succeed(r)
 	}
 	r := &e.script[i]
+	if status == ib.WCSuccess && e.conn.tainted {
+		e.succeed(r)
+		return
+	}
 	if status != ib.WCSuccess {
 		if !e.isOffence(c) {
 			e.fail(fmt.Sprint(r), status)
@@ -57,6 +61,13 @@ func (e *endpoint) sent(c *abi.CQE) {
 // succeed is the good end of the oldest request: what it had to do is done, to the byte.
 func (e *endpoint) succeed(r *request) {
 	w := e.app.w
+	if e.conn.tainted {
+		r.local.free(r)
+		r.remote.free(r)
+		e.ended++
+		w.done++
+		return
+	}
 	if r.isShared() {
 		r.returned = w.moment()
 	}
@@ -116,6 +127,13 @@ func (e *endpoint) received(c *abi.CQE) (solicited bool) {
 		e.taken++
 		return false
 	}
+	if e.conn.tainted {
+		e.taken++
+		v.slot.free(v)
+		q := e.recvQueue
+		q.unsure = true // who knows what it was sent with
+		return false
+	}
 	// An error of the send queue may have been seen before: the order between queues is nobody's promise.
 	if e.taken >= len(e.incoming) {
 		w.failf("%s: receive #%d completed, and the peer has posted %d messages", e.name, e.taken, len(e.incoming))
@@ -163,6 +181,10 @@ func (e *endpoint) fail(what string, status ib.WCStatus) {
 	w := e.app.w
 	first := !e.failed && !e.closed
 	e.failed = true
+	if e.conn.tainted {
+		e.close()
+		return
+	}
 	switch {
 	case !first || e.conn.broken:
 		// When the connection broke here, it is another queue of this end whose flushes are seen first, perhaps.
@@ -216,7 +238,7 @@ func (c *connection) close() {
 
 // close takes an end to the error state.
 func (e *endpoint) close() {
-	if e.closed || e.app.dead {
+	if e.closed || e.app.gone() {
 		return
 	}
 	e.closed = true

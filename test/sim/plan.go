@@ -31,6 +31,8 @@ type Plan struct {
 	Offend bool
 	// Death is how much of the work is done, in percent, when an application dies; 0 if none does.
 	Death int
+	// Madness is the same for an application that goes mad.
+	Madness int
 	// Piecemeal says that objects are destroyed one by one instead of with their context.
 	Piecemeal bool
 }
@@ -92,6 +94,9 @@ func NewPlan(seed uint64) *Plan {
 	}
 	if d.chance(200) {
 		p.Death = d.between(1, 90)
+	}
+	if d.chance(100) {
+		p.Madness = d.between(1, 90)
 	}
 	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
@@ -245,8 +250,8 @@ func (p *Plan) bound() time.Duration {
 func (p *Plan) String() string {
 	var b strings.Builder
 	n := &p.Network
-	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, piecemeal %v, %d forged packets\n",
-		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Piecemeal, p.Attack)
+	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, piecemeal %v, %d forged packets\n",
+		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Piecemeal, p.Attack)
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	if f := &p.Faults; !f.none() {

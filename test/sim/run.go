@@ -111,7 +111,16 @@ func (w *world) converse() {
 		if w.plan.Death > 0 && !w.died && w.done*100 >= w.total*w.plan.Death {
 			w.died = true
 			n := oneOf(w.net.dice, w.nodes...)
-			oneOf(n.dice, n.apps...).die()
+			if a := oneOf(n.dice, n.apps...); !a.mad {
+				a.die()
+			}
+		}
+		if w.plan.Madness > 0 && !w.mad && w.done*100 >= w.total*w.plan.Madness {
+			w.mad = true
+			n := oneOf(w.net.dice, w.nodes...)
+			if a := oneOf(n.dice, n.apps...); !a.dead && len(a.endpoints) > 0 {
+				a.madden()
+			}
 		}
 		if w.faults && (w.done*100 >= w.total*w.plan.FaultsFor || w.now.After(deadline)) {
 			w.calm()

@@ -35,6 +35,7 @@ type world struct {
 	attacker *attacker
 	faults   bool
 	died     bool // an application has
+	mad      bool // one is
 	done     int  // requests that have ended
 	total    int
 
