@@ -156,7 +156,7 @@ func (t *transport) receive(c *shm.Closer) (msg []byte, in []ctl.Attachment, err
 	var n, nfds int
 	if e := t.raw.Read(func(fd uintptr) bool {
 		n, nfds, err = shm.RecvMsg(int(fd), t.buf[:], t.fds[:], c)
-		return err != unix.EAGAIN
+		return !errors.Is(err, unix.EAGAIN)
 	}); e != nil {
 		return nil, nil, e
 	}
@@ -189,7 +189,7 @@ func (t *transport) reply(msg []byte, out []ctl.Attachment) bool {
 	var err error
 	e := t.raw.Write(func(fd uintptr) bool {
 		err = shm.SendMsg(int(fd), msg, fds[:n]...)
-		return err != unix.EAGAIN
+		return !errors.Is(err, unix.EAGAIN)
 	})
 	return e == nil && err == nil
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -91,8 +92,8 @@ func (m *mailbox) drain() {
 			err := m.send()
 			m.full = err != nil
 			// Only a socket that was full becomes writable. For memory nobody calls back.
-			retry = err != nil && err != unix.EAGAIN
-			return err != unix.EAGAIN
+			retry = err != nil && !errors.Is(err, unix.EAGAIN)
+			return !errors.Is(err, unix.EAGAIN)
 		})
 		if retry {
 			time.Sleep(10 * time.Millisecond)

@@ -184,16 +184,14 @@ func (s *Session) Close() {
 // Done is closed when the session has been closed, by whichever side.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// guarded runs f and reports whether it ended without a panic, which it logs with its stack.
-func (s *Session) guarded(f func()) (ok bool) {
+// guarded runs f. A panic in it is logged with its stack and goes no further.
+func (s *Session) guarded(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.log.Error("panic in a session, which ends now", "uid", s.peer.UID, "pid", s.peer.PID, "panic", r, "stack", string(debug.Stack()))
-			ok = false
 		}
 	}()
 	f()
-	return true
 }
 
 // attachments are what came beside a request. What nobody takes is closed.

@@ -14,12 +14,12 @@ const (
 
 func (q QPN) String() string { return fmt.Sprintf("%#06x", uint32(q)) }
 
-// LKey names a memory region to its own device; RKey names it, or a window on it, to a peer.
-// The low 8 bits of an RKey are the variant that an application may choose for a type 2 window.
-type (
-	LKey uint32
-	RKey uint32
-)
+// LKey names a memory region to its own device.
+type LKey uint32
+
+// RKey names a memory region, or a window on it, to a peer. Its low 8 bits are the variant that an application may choose
+// for a type 2 window.
+type RKey uint32
 
 // QKey protects datagram queue pairs. With the top bit set it is controlled: only the privileged may set it
 // (IBA 3.5.3).

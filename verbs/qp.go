@@ -13,11 +13,11 @@ import (
 	"github.com/softnic/softnicd/verbs/internal/arena"
 )
 
-// The structs of package ib that programs write most.
-type (
-	QPCap  = ib.QPCap
-	QPAttr = ib.QPAttr
-)
+// QPCap are capacities; here, since programs write it often.
+type QPCap = ib.QPCap
+
+// QPAttr are attributes; here, since programs write it often.
+type QPAttr = ib.QPAttr
 
 // QPInitAttr is what a queue pair is made of. SendCQ and RecvCQ may be the same; the capacities are minimums.
 type QPInitAttr struct {

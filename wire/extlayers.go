@@ -16,18 +16,32 @@ type view[H any] interface {
 	bytes() []byte
 }
 
-// The extension headers as layers.
-type (
-	XRCETHLayer       = ExtensionLayer[XRCETH, *XRCETH]
-	DETHLayer         = ExtensionLayer[DETH, *DETH]
-	FETHLayer         = ExtensionLayer[FETH, *FETH]
-	RETHLayer         = ExtensionLayer[RETH, *RETH]
-	AtomicETHLayer    = ExtensionLayer[AtomicETH, *AtomicETH]
-	AETHLayer         = ExtensionLayer[AETH, *AETH]
-	AtomicAckETHLayer = ExtensionLayer[AtomicAckETH, *AtomicAckETH]
-	ImmDtLayer        = ExtensionLayer[ImmDt, *ImmDt]
-	IETHLayer         = ExtensionLayer[IETH, *IETH]
-)
+// XRCETHLayer is the XRCETH as a layer.
+type XRCETHLayer = ExtensionLayer[XRCETH, *XRCETH]
+
+// DETHLayer is the DETH as a layer.
+type DETHLayer = ExtensionLayer[DETH, *DETH]
+
+// FETHLayer is the FETH as a layer.
+type FETHLayer = ExtensionLayer[FETH, *FETH]
+
+// RETHLayer is the RETH as a layer.
+type RETHLayer = ExtensionLayer[RETH, *RETH]
+
+// AtomicETHLayer is the AtomicETH as a layer.
+type AtomicETHLayer = ExtensionLayer[AtomicETH, *AtomicETH]
+
+// AETHLayer is the AETH as a layer.
+type AETHLayer = ExtensionLayer[AETH, *AETH]
+
+// AtomicAckETHLayer is the AtomicAckETH as a layer.
+type AtomicAckETHLayer = ExtensionLayer[AtomicAckETH, *AtomicAckETH]
+
+// ImmDtLayer is the ImmDt as a layer.
+type ImmDtLayer = ExtensionLayer[ImmDt, *ImmDt]
+
+// IETHLayer is the IETH as a layer.
+type IETHLayer = ExtensionLayer[IETH, *IETH]
 
 // LayerType implements gopacket.Layer.
 func (l *ExtensionLayer[H, V]) LayerType() gopacket.LayerType {

@@ -50,6 +50,7 @@ func run(args []string, out io.Writer) error {
 	}
 	h := &handler{end: to, batch: make(chan error, 1)}
 	running, stop := context.WithCancel(context.Background())
+	defer stop()
 	stopped := make(chan error, 1)
 	go func() { stopped <- to.cq.HandleEvents(running, h.handle) }()
 	// Armed before anything can come: one event, at the next solicited completion or error.
