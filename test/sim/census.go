@@ -21,7 +21,8 @@ func expected() (names []string) {
 		names = append(names, operations[i].op.String())
 	}
 	return append(names, "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
-		"uses of a window", "binds of a window", "connections that broke", "linearizable histories", "mad applications")
+		"uses of a window", "binds of a window", "connections that broke", "linearizable histories", "mad applications",
+		"memory faults that were met")
 }
 
 // missing returns what is expected and never happened.

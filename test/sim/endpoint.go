@@ -18,6 +18,7 @@ type connection struct {
 	broken bool // ran out of retries
 	// tainted says that one of its ends is mad: what goes over it means nothing.
 	tainted bool
+	faulty  *endpoint // whose memory was gone when it was wanted; nil for none
 
 	offence *offence // with which it ends; nil for none
 }

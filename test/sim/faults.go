@@ -17,6 +17,7 @@ type FaultPlan struct {
 	Pauses     int
 	Still      time.Duration // of a pause, at most
 	Refusals   int           // spells in which a port refuses frames: EPERM, ENOBUFS
+	Vanishings int           // of memory, for a moment
 	Failures   int           // of a port altogether, until its link comes back
 }
 
@@ -30,6 +31,9 @@ func newFaultPlan(d *dice, fragile bool) (f FaultPlan) {
 	}
 	if d.chance(200) {
 		f.Refusals = d.between(1, 4)
+	}
+	if d.chance(100) {
+		f.Vanishings = d.between(1, 5)
 	}
 	if fragile && d.chance(200) {
 		f.Failures = 1
@@ -77,11 +81,11 @@ func (t *trouble) mishap() {
 			n.repair()
 		}
 	}
-	if !w.faults || t.left.Partitions+t.left.Pauses+t.left.Refusals+t.left.Failures == 0 || !t.dice.chance(4) {
+	if !w.faults || t.left.Partitions+t.left.Pauses+t.left.Refusals+t.left.Failures+t.left.Vanishings == 0 || !t.dice.chance(4) {
 		return
 	}
 	n := oneOf(t.dice, w.nodes...)
-	switch which := t.dice.below(4); {
+	switch which := t.dice.below(5); {
 	case which == 0 && t.left.Partitions > 0:
 		t.left.Partitions--
 		t.cut(n, oneOf(t.dice, w.nodes...))
@@ -93,6 +97,10 @@ func (t *trouble) mishap() {
 		w.census["refusing ports"]++
 		n.port.refuses = w.now.Add(t.dice.upTo(spell))
 		w.logf(n.name, "its port refuses what it is given until %.3f us", float64(n.port.refuses)/1e3)
+	case which == 4 && t.left.Vanishings > 0:
+		t.left.Vanishings--
+		c := oneOf(t.dice, w.conns...)
+		t.vanish(oneOf(t.dice, c.ends[:]...))
 	case which == 3 && t.left.Failures > 0:
 		t.left.Failures--
 		w.census["failing ports"]++

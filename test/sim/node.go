@@ -195,7 +195,7 @@ func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
 	if a.mad || concernsQP(t) && a.w.conns[handle].tainted {
 		return
 	}
-	if t != ib.EventCommEst && !a.node.isPortEvent(t) && !a.isOffence(t, handle) {
+	if t != ib.EventCommEst && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) {
 		a.w.accuse("%s: unexpected event %v of %d", a.name, t, handle)
 	}
 }

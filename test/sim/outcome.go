@@ -188,12 +188,15 @@ func (e *endpoint) fail(what string, status ib.WCStatus) {
 	switch {
 	case !first || e.conn.broken:
 		// When the connection broke here, it is another queue of this end whose flushes are seen first, perhaps.
-		if status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) {
+		if e.conn.isFaulty(e, status) || status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) {
 			if !e.closed {
 				e.breaks()
 			}
 			return
 		}
+	case e.conn.isFaulty(e, status):
+		e.breaks()
+		return
 	case !w.plan.Fragile:
 	case isExhausted(status):
 		e.checkExhaustion(what, status)

@@ -255,8 +255,8 @@ func (p *Plan) String() string {
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	if f := &p.Faults; !f.none() {
-		fmt.Fprintf(&b, "faults: %d partitions to %v, one way %d in 1000; %d pauses to %v; %d spells of refused frames; %d port failures\n",
-			f.Partitions, f.Cut, f.OneWay, f.Pauses, f.Still, f.Refusals, f.Failures)
+		fmt.Fprintf(&b, "faults: %d partitions to %v, one way %d in 1000; %d pauses to %v; %d spells of refused frames; %d port failures; memory vanishes %d times\n",
+			f.Partitions, f.Cut, f.OneWay, f.Pauses, f.Still, f.Refusals, f.Failures, f.Vanishings)
 	}
 	for i := range p.Connections {
 		c := &p.Connections[i]

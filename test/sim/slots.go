@@ -41,7 +41,7 @@ const slack = 64
 // arena is the memory of an endpoint: areas with canaries around.
 type arena struct {
 	mem    []byte
-	region dma.Region
+	region *faultyRegion
 	areas  []*area
 	at     int
 }
@@ -51,7 +51,7 @@ func newArena(size int) *arena {
 	for i := range m.mem {
 		m.mem[i] = canaryByte
 	}
-	m.region = dma.NewEmbedded(m.mem)
+	m.region = &faultyRegion{Region: dma.NewEmbedded(m.mem)}
 	m.at = canary
 	return m
 }
@@ -89,7 +89,14 @@ func (m *arena) carve(d *dice, words, slots, slotBytes int) *area {
 
 // register makes a memory region of an area.
 func (m *arena) register(ctx *nic.Context, pd *nic.PD, a *area, access ib.AccessFlags) error {
-	off := uint64(0)
+	off := m.offset(a)
+	mr, err := ctx.RegMR(pd, nic.MRConfig{Region: m.region, Offset: off, Base: a.base, Length: uint64(len(a.mem)), Access: access})
+	a.mr = mr
+	return err
+}
+
+// offset returns where an area begins.
+func (m *arena) offset(a *area) (off uint64) {
 	for _, other := range m.areas {
 		off += canary
 		if other == a {
@@ -97,9 +104,7 @@ func (m *arena) register(ctx *nic.Context, pd *nic.PD, a *area, access ib.Access
 		}
 		off += uint64(len(other.mem))
 	}
-	mr, err := ctx.RegMR(pd, nic.MRConfig{Region: m.region, Offset: off, Base: a.base, Length: uint64(len(a.mem)), Access: access})
-	a.mr = mr
-	return err
+	return off
 }
 
 // claim gives a slot that nobody owns to owner. There is always one: an area has more slots than requests that may be
