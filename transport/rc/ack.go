@@ -137,7 +137,7 @@ type refusal struct {
 // acknowledge queues the answer to a request that was executed.
 func (r *responder) acknowledge(p *wire.Packet) {
 	newest := r.epsn.Sub(1)
-	switch op := p.Opcode; {
+	switch op := operation(p.Opcode); {
 	case op.IsRead():
 		h := wire.FindRETH(p.Header)
 		r.answers.insert(answer{
@@ -227,7 +227,7 @@ func (r *responder) sendRead(now clock.Time, out *wire.Burst, a *answer) int {
 	var mem dma.Span
 	if n > 0 {
 		var v dma.Verdict
-		if mem, v = r.remote(x.key, a.va, n, ib.AccessRemoteRead); v != dma.OK {
+		if mem, v = r.e.cfg.Table.Remote(x.domain, r.e.cfg.QPN, x.key, a.va, n, ib.AccessRemoteRead); v != dma.OK {
 			return r.lostRead(now, out, a)
 		}
 	}

@@ -14,7 +14,12 @@ import (
 // Config is what a reliable connection is made of. Everything the engine ever needs is allocated from it in New and in
 // the first Modify to RTR or RTS.
 type Config struct {
-	QPN    ib.QPN
+	QPN ib.QPN
+	// Service is ServiceRC, or ServiceXRC for one half of an extended connection: the target if there is a Target, else
+	// the initiator.
+	Service wire.Service
+	// Target finds the shared receive queues of an XRC target, which has no Domain.
+	Target Target
 	Cap    ib.QPCap // real capacities: the private copies of requests are sized by them
 	Domain *dma.Domain
 	// RecvDomain is whose keys receives name: the domain of the shared receive queue, which may be another (IBA 10.2.9).
@@ -77,10 +82,15 @@ func New(cfg Config) *Engine {
 
 // Receive implements transport.Engine: responses belong to the requester, everything else to the responder.
 func (e *Engine) Receive(now clock.Time, p *wire.Packet) bool {
-	if p.Opcode.IsResponse() {
+	switch response := p.Opcode.IsResponse(); {
+	case p.Opcode.Service() != e.cfg.Service:
+		return false
+	case response && e.initiates():
 		return e.req.receive(now, p)
+	case !response && e.targets():
+		return e.resp.receive(now, p)
 	}
-	return e.resp.receive(now, p)
+	return false
 }
 
 // Transmit implements transport.Engine. Responses go first: the peer waits for them.
@@ -139,7 +149,7 @@ func (e *Engine) Modify(now clock.Time, attr *ib.QPAttr, mask ib.QPAttrMask, pat
 		e.resp.reset()
 		return false
 	}
-	e.req.modify(now, mask)
+	e.req.modify(mask)
 	e.resp.modify(now, mask)
 	switch e.state {
 	case ib.StateRTS, ib.StateSQD, ib.StateErr:
@@ -181,10 +191,10 @@ func (e *Engine) fatal(now clock.Time) {
 // header starts a frame to the peer: base transport header and path. Cookie and what follows the header are the
 // caller's.
 func (e *Engine) header(f *wire.Frame, op wire.Opcode, psn ib.PSN) []byte {
-	h := f.SetHeader(op)
+	h := f.SetHeader(e.opcode(op))
 	bth := f.BTH()
-	// The port's only partition, and Migrated since there are no alternate paths.
-	bth.SetPKey(ib.DefaultPKey)
+	// Migrated, since there are no alternate paths.
+	bth.SetPKey(e.path.Partition())
 	bth.SetMigReq(true)
 	bth.SetDestQP(e.attr.DestQPN)
 	bth.SetPSN(psn)

@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"errors"
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
@@ -11,7 +12,7 @@ import (
 // execute does what the request asks. It is the last question, since memory can be gone although its key is good
 // (IBA 9.7.4, 9.7.5.2.7).
 func (r *responder) execute(p *wire.Packet) verdict {
-	switch op := p.Opcode; {
+	switch op := operation(p.Opcode); {
 	case op.IsSend():
 		if v := r.scatter(p); v != proceed {
 			return v
@@ -34,7 +35,7 @@ func (r *responder) scatter(p *wire.Packet) verdict {
 	if p.Len == 0 {
 		return proceed
 	}
-	v, err := r.e.cfg.Table.Scatter(r.e.cfg.RecvDomain, r.recv.SGE, r.cur.done, p.Payload)
+	v, err := r.e.cfg.Table.Scatter(r.recvDomain, r.recv.SGE, r.cur.done, p.Payload)
 	if v != dma.OK {
 		return verdict{refuse, wire.NakRemoteOperation, ib.WCLocProtErr, vendorOf(v)}
 	}
@@ -47,7 +48,7 @@ func (r *responder) executeRead(p *wire.Packet) verdict {
 	n := r.packets(h.Length())
 	r.remember(resource{
 		kind: reading, first: r.epsn, last: r.epsn.Add(n - 1),
-		key: h.RKey(), va: h.VA(), size: uint64(h.Length()),
+		domain: r.domain, key: h.RKey(), va: h.VA(), size: uint64(h.Length()),
 	})
 	r.e.cfg.Counters.RxReadRequests++
 	return proceed
@@ -57,7 +58,7 @@ func (r *responder) executeRead(p *wire.Packet) verdict {
 func (r *responder) executeAtomic(p *wire.Packet) verdict {
 	h := wire.FindAtomicETH(p.Header)
 	do := dma.FetchAdd
-	if p.Opcode == wire.RCCompareSwap {
+	if operation(p.Opcode) == wire.RCCompareSwap {
 		do = dma.CompareSwap
 	}
 	old, err := r.mem.Mem.Atomic(r.mem.Off, do, h.SwapAdd(), h.Compare())
@@ -97,8 +98,8 @@ func (r *responder) faultVerdict(p *wire.Packet, err error) verdict {
 // isSource reports whether err is about the payload of a local peer. Memory that is source and destination at once
 // counts as destination where that is known.
 func (r *responder) isSource(p *wire.Packet, err error) bool {
-	f, ok := err.(*dma.Fault)
-	if !ok || !p.Local || p.Opcode.IsWrite() && f.Mem == wire.Memory(r.mem.Mem) {
+	var f *dma.Fault
+	if !errors.As(err, &f) || !p.Local || p.Opcode.IsWrite() && f.Mem == wire.Memory(r.mem.Mem) {
 		return false
 	}
 	for i := range p.Payload {

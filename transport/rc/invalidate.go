@@ -18,7 +18,7 @@ func (r *responder) invalidate(p *wire.Packet) verdict {
 		return proceed
 	}
 	c := &r.e.cfg
-	if v := c.Table.Invalidate(c.Domain, c.QPN, h.RKey(), true); v != dma.OK {
+	if v := c.Table.Invalidate(r.domain, c.QPN, h.RKey(), true); v != dma.OK {
 		return verdict{refuse, wire.NakRemoteOperation, ib.WCMWBindErr, vendorOf(v)}
 	}
 	return proceed

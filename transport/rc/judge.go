@@ -45,6 +45,9 @@ func (r *responder) judge(p *wire.Packet) verdict {
 	if v := r.checkOperation(p); v != proceed { // is the operation known, and enabled here?
 		return v
 	}
+	if v := r.checkTarget(p); v != proceed { // of XRC: whose receives and keys are meant?
+		return v
+	}
 	if v := r.checkResources(p); v != proceed { // is there a receive, is there room for the answer?
 		return v
 	}
@@ -93,7 +96,7 @@ func (r *responder) checkSequence(p *wire.Packet) verdict {
 // later and have a NAK of their own (IBA 9.7.4.1.3).
 func (r *responder) checkOperation(p *wire.Packet) verdict {
 	need := ib.AccessFlags(0)
-	switch op := p.Opcode; op {
+	switch operation(p.Opcode) {
 	case wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCSendLastImm, wire.RCSendOnly, wire.RCSendOnlyImm,
 		wire.RCSendLastInv, wire.RCSendOnlyInv:
 	case wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteLastImm, wire.RCWriteOnly, wire.RCWriteOnlyImm,
@@ -120,7 +123,7 @@ func (r *responder) checkOperation(p *wire.Packet) verdict {
 // checkResources finds the receive of a SEND or WRITE with immediate, and room to remember a READ or atomic
 // (IBA 9.7.4.1.4, 9.7.5.2.8).
 func (r *responder) checkResources(p *wire.Packet) verdict {
-	op := p.Opcode
+	op := operation(p.Opcode)
 	switch {
 	case op.IsRead(), op.IsAtomic():
 		if !r.resources.room() {
@@ -155,7 +158,7 @@ func takesReceive(op wire.Opcode) bool {
 // checkLength holds the packet to the rule of its opcode and the message to the length it was announced with, or to the
 // receive it is for (IBA 9.7.4.1.5, 9.7.4.1.6).
 func (r *responder) checkLength(p *wire.Packet) verdict {
-	op := p.Opcode
+	op := operation(p.Opcode)
 	if !op.Payload().Fits(p.Len, r.e.mtu) || p.BTH().PadCount() != uint8(-p.Len&3) {
 		return invalidRequest
 	}
@@ -212,7 +215,7 @@ func (r *responder) maxMessage() uint64 {
 
 // checkKey asks whether the peer may touch the memory that it names (IBA 9.7.4.1.3, 10.6.3).
 func (r *responder) checkKey(p *wire.Packet) verdict {
-	switch op := p.Opcode; {
+	switch op := operation(p.Opcode); {
 	case op.IsWrite():
 		return r.checkWriteKey(p)
 	case op.IsRead():
@@ -262,10 +265,6 @@ func (r *responder) checkWriteKey(p *wire.Packet) verdict {
 		bad.status = ib.WCLocAccessErr // the receive of a WRITE with immediate reports it
 	}
 	return bad
-}
-
-func (r *responder) remote(key ib.RKey, va, n uint64, need ib.AccessFlags) (dma.Span, dma.Verdict) {
-	return r.e.cfg.Table.Remote(r.e.cfg.Domain, r.e.cfg.QPN, key, va, n, need)
 }
 
 // accessVerdict makes a NAK of what the key table says.

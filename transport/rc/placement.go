@@ -75,7 +75,7 @@ func (r *responder) checkFlushKey(p *wire.Packet) verdict {
 	feth, reth := wire.FindFETH(p.Header), wire.FindRETH(p.Header)
 	need, _ := flushRights(feth)
 	if ib.FlushLevel(feth.Selectivity()) == ib.FlushRegion {
-		return accessVerdict(r.e.cfg.Table.Usable(r.e.cfg.Domain, r.e.cfg.QPN, reth.RKey(), need))
+		return accessVerdict(r.e.cfg.Table.Usable(r.domain, r.e.cfg.QPN, reth.RKey(), need))
 	}
 	_, v := r.remote(reth.RKey(), reth.VA(), uint64(reth.Length()), need)
 	return accessVerdict(v)

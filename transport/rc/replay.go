@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/wire"
 )
@@ -11,6 +12,7 @@ type resource struct {
 	kind        resourceKind
 	answered    bool // all that the peer asked for has left once
 	first, last ib.PSN
+	domain      *dma.Domain // whose key it is
 	key         ib.RKey
 	va, size    uint64
 	original    uint64
@@ -105,7 +107,7 @@ func (r *responder) resize(limit int) {
 // changes neither PSN nor MSN.
 func (r *responder) repeat(p *wire.Packet) {
 	r.e.cfg.Counters.DuplicateRequest++
-	switch op := p.Opcode; {
+	switch op := operation(p.Opcode); {
 	case op.IsSend(), op.IsWrite(), op == wire.RCAtomicWrite:
 		// The ACK may cover more than the peer asks about: all that was executed.
 		if p.BTH().AckReq() || op == wire.RCAtomicWrite {

@@ -27,6 +27,11 @@ type responder struct {
 	cur message  // what becomes of msg if the packet in hand is accepted
 	mem dma.Span // memory that the packet in hand may touch
 
+	// Whose keys requests name, and receives. Of an XRC target both are the domain of the shared receive queue that the
+	// packet in hand named.
+	domain, recvDomain *dma.Domain
+	srqn               uint32
+
 	recv transport.Receive
 	held bool // recv was fetched and has not been completed
 	wc   transport.Completion
@@ -61,6 +66,7 @@ const (
 // init allocates what the responder needs for ever. What depends on max_dest_rd_atomic is allocated by modify.
 func (r *responder) init(e *Engine) {
 	r.e = e
+	r.domain, r.recvDomain = e.cfg.Domain, e.cfg.RecvDomain
 	r.recv.SGE = make([]ib.SGE, 0, e.cfg.Cap.MaxRecvSGE)
 	r.answers.grow(0)
 }
@@ -74,7 +80,7 @@ func (r *responder) serves() bool {
 
 // receive takes a request and reports whether there is something to transmit.
 func (r *responder) receive(now clock.Time, p *wire.Packet) bool {
-	if !r.serves() || p.Opcode.Service() != wire.ServiceRC || p.Opcode.IsResponse() {
+	if !r.serves() {
 		return false
 	}
 	r.establish()

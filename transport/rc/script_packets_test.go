@@ -113,6 +113,7 @@ type packet struct {
 	imm       *uint32
 	inv       *ib.RKey
 	feth      *[2]uint8 // placement, level
+	srqn      *uint32
 	syndrome  *wire.Syndrome
 	msn       *uint32
 	original  *uint64
@@ -149,6 +150,15 @@ func (p packet) imme(v uint32) packet         { p.imm = &v; return p }
 func (p packet) invalidates(k ib.RKey) packet { p.inv = &k; return p }
 func (p packet) flushes(placement ib.FlushPlacement, l ib.FlushLevel) packet {
 	p.feth = &[2]uint8{uint8(placement), uint8(l)}
+	return p
+}
+
+// xrc makes it the packet of an extended connection, for the shared receive queue if it is a request.
+func (p packet) xrc(srqn uint32) packet {
+	p.op |= wire.XRCSendFirst
+	if p.op.IsRequest() {
+		p.srqn = &srqn
+	}
 	return p
 }
 func (p packet) asking(v bool) packet         { p.asks = &v; return p }
@@ -255,6 +265,9 @@ func (p *packet) make(out *wire.Packet) {
 		f.SetPlacement(p.feth[0])
 		f.SetSelectivity(p.feth[1])
 	}
+	if x := wire.FindXRCETH(h); x != nil && p.srqn != nil {
+		x.SetSRQN(*p.srqn)
+	}
 	out.Opcode, out.Header = p.op, h
 	out.SetPayload(data)
 }
@@ -339,6 +352,9 @@ func (p *packet) differs(g *sentPacket, when clock.Time) string {
 	}
 	if f := wire.FindFETH(g.head); p.feth != nil && (f == nil || *p.feth != [2]uint8{f.Placement(), f.Selectivity()}) {
 		return "FETH"
+	}
+	if x := wire.FindXRCETH(g.head); (x != nil) != (p.srqn != nil) || x != nil && x.SRQN() != *p.srqn {
+		return "XRCETH"
 	}
 	a := wire.FindAETH(g.head)
 	if p.syndrome != nil && (a == nil || a.Syndrome() != *p.syndrome) {

@@ -64,6 +64,7 @@ func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
 	} else if r.unasked+1 >= r.ackEvery() {
 		f.BTH().SetAckReq(true)
 	}
+	r.addressTarget(h, w)
 	if reth := wire.FindRETH(h); reth != nil {
 		reth.SetVA(w.remote)
 		reth.SetRKey(w.rkey)
@@ -96,6 +97,7 @@ func (r *requester) buildAnswered(f *wire.Frame, w *work, psn ib.PSN) {
 	h := r.e.header(f, requestOpcodes[w.opcode].only, psn)
 	f.Cookie = uint64(psn)
 	f.BTH().SetAckReq(true)
+	r.addressTarget(h, w)
 	if a := wire.FindAtomicETH(h); a != nil {
 		a.SetVA(w.remote)
 		a.SetRKey(w.rkey)

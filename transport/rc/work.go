@@ -15,6 +15,7 @@ type work struct {
 	compare uint64 // CAS: compare; BIND_MW: L_Key and rights; FLUSH: level and placement
 	length  uint32 // bytes of the message, or of what a READ or atomic brings
 	imm     uint32 // or R_Key to invalidate; BIND_MW: handle of the window
+	srqn    uint32 // XRC: the peer's shared receive queue
 	rkey    ib.RKey
 	index   uint32
 	// The packet sequence numbers of the request: packets of them from first on. They are assigned when its first
@@ -108,7 +109,7 @@ func (q *queue) push(r *transport.Request) *work {
 	w := q.at(q.tail)
 	*w = work{
 		wrid: r.WRID, remote: r.Remote, swap: r.Swap, compare: r.Compare,
-		imm: r.Imm, rkey: r.RKey, index: r.Index, opcode: r.Opcode, flags: r.Flags,
+		imm: r.Imm, srqn: r.SRQN, rkey: r.RKey, index: r.Index, opcode: r.Opcode, flags: r.Flags,
 	}
 	switch r.Opcode {
 	case ib.WRBindMW:
