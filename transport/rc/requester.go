@@ -72,7 +72,7 @@ func (r *requester) reset() {
 	r.retry.recovering = false
 }
 
-func (r *requester) modify(now clock.Time, mask ib.QPAttrMask) {
+func (r *requester) modify(mask ib.QPAttrMask) {
 	switch r.e.state {
 	case ib.StateRTS:
 		r.drained = false
