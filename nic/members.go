@@ -10,15 +10,25 @@ import (
 // attach makes a context known: its doorbell is looked at, its queue pairs share the port with those of other tenants.
 func (s *shard) attach(c *Context) func(clock.Time) {
 	return func(clock.Time) {
-		t := s.tenants[c.cfg.Tenant]
+		id := sharer(c)
+		t := s.tenants[id]
 		if t == nil {
-			t = &tenant{id: c.cfg.Tenant}
-			s.tenants[t.id] = t
+			t = &tenant{id: id}
+			s.tenants[id] = t
 		}
 		t.refs++
 		c.tenant = t
 		s.contexts = append(s.contexts, c)
 	}
+}
+
+// sharer is who a context's share of the port belongs to: a user of his own, however many contexts he opens. The owner's
+// programs share as programs: they have no quotas either, and fairness between them is what one expects of a device.
+func sharer(c *Context) uint64 {
+	if c.cfg.Owner {
+		return 1<<63 | c.Serial()
+	}
+	return c.cfg.Tenant
 }
 
 // detach forgets a context and its queue pairs, which it puts into qps.

@@ -19,7 +19,7 @@ type scheduler struct {
 	ready   int // flows in all lists
 }
 
-// tenant is the queue pairs of one user on this shard.
+// tenant is the queue pairs of one user on this shard, of one program where the user is the owner.
 type tenant struct {
 	id      uint64
 	refs    int // contexts
