@@ -101,6 +101,9 @@ var qpAttrNames = []bitName[QPAttrMask]{
 	{QPAttrDestQPN, "DEST_QPN"}, {QPAttrRateLimit, "RATE_LIMIT"},
 }
 
+// GRHSize is the bytes of a GRH, and so of the place for the network header in front of a received datagram.
+const GRHSize = 40
+
 // GlobalRoute is the GRH of an address vector; RoCE always has one.
 type GlobalRoute struct {
 	DGID         GID

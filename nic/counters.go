@@ -144,4 +144,5 @@ var engineCounters = [...]struct {
 	{"acks_sent", func(c *transport.Counters) *uint64 { return &c.AcksSent }},
 	{"naks_sent", func(c *transport.Counters) *uint64 { return &c.NaksSent }},
 	{"retransmissions", func(c *transport.Counters) *uint64 { return &c.Retransmissions }},
+	{"messages_dropped", func(c *transport.Counters) *uint64 { return &c.MessagesDropped }},
 }

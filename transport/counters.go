@@ -30,4 +30,5 @@ type Counters struct {
 	AcksSent                 uint64
 	NaksSent                 uint64
 	Retransmissions          uint64 // packets sent again
+	MessagesDropped          uint64 // of unreliable services, for whatever reason
 }

@@ -17,6 +17,15 @@ type Path struct {
 	HopLimit     uint8
 	SL           uint8
 	FlowLabel    uint32
+	PKey         ib.PKey // of the base transport header, for engines that speak along one path; 0: the default partition
+}
+
+// Partition returns the P_Key that packets of the path bear.
+func (p *Path) Partition() ib.PKey {
+	if p.PKey == 0 {
+		return ib.DefaultPKey
+	}
+	return p.PKey
 }
 
 // Frame is a packet to be sent: headers in place, payload by reference.
@@ -88,6 +97,7 @@ type Burst struct {
 	frames []Frame
 	first  int
 	n      int
+	taken  uint64 // frames that left, ever
 	pieces []Piece
 }
 
@@ -124,11 +134,19 @@ func (b *Burst) Undo() {
 // Len returns how many frames wait.
 func (b *Burst) Len() int { return b.n }
 
+// Taken counts the frames that have left the burst, ever, and End those that will have when all that wait now are gone: who
+// notes End behind a frame of his knows that it has left when Taken is as much.
+func (b *Burst) Taken() uint64 { return b.taken }
+
+// End is explained at [Burst.Taken].
+func (b *Burst) End() uint64 { return b.taken + uint64(b.n) }
+
 // Frames returns the waiting frames, oldest first.
 func (b *Burst) Frames() []Frame { return b.frames[b.first : b.first+b.n] }
 
 // Consume drops the first n frames: a port took them.
 func (b *Burst) Consume(n int) {
+	b.taken += uint64(n)
 	b.first += n
 	b.n -= n
 	if b.n == 0 {

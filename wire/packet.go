@@ -9,6 +9,7 @@ type Packet struct {
 	SourcePort   uint16
 	TrafficClass uint8
 	HopLimit     uint8
+	SL           uint8 // priority of the VLAN tag; 0 where it cannot be seen
 	// Local says that the packet never left the device: it has no ICRC, and its payload is the peer's memory.
 	Local bool
 
@@ -45,7 +46,7 @@ func (p *Packet) SetPayload(b []byte) {
 func (p *Packet) FromFrame(f *Frame) {
 	p.Source, p.Dest = f.Path.Source, f.Path.Dest
 	p.SourcePort, p.TrafficClass, p.HopLimit = f.Path.SourcePort, f.Path.TrafficClass, f.Path.HopLimit
-	p.Local = true
+	p.SL, p.Local = f.Path.SL, true
 	p.Opcode, p.Header = f.BTH().Opcode(), f.Header()
 	p.Payload, p.Len = f.pieces, f.length
 }

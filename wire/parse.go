@@ -93,7 +93,7 @@ func Parse(p *Packet, d *Datagram) Drop {
 		return DropICRC
 	}
 	p.Source, p.Dest, p.SourcePort = d.Source, d.Dest, d.SourcePort
-	p.TrafficClass, p.HopLimit, p.Local = d.TrafficClass, d.HopLimit, false
+	p.TrafficClass, p.HopLimit, p.SL, p.Local = d.TrafficClass, d.HopLimit, 0, false
 	p.Opcode, p.Header = op, b[:headers:headers]
 	p.SetPayload(b[headers : headers+rest-pad])
 	return Accepted
