@@ -93,7 +93,7 @@ func (s *shard) marked(now clock.Time, q *QP) {
 	c.next = now.Add(cnpSpacing)
 	f.SetHeader(wire.CNP)
 	h := f.BTH()
-	h.SetPKey(ib.DefaultPKey)
+	h.SetPKey(c.path.Partition())
 	h.SetBECN(true)
 	h.SetDestQP(q.attr.DestQPN)
 	f.Path, f.QPN, f.Stable = c.path, q.qpn, true

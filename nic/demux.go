@@ -20,6 +20,7 @@ const (
 	refusedService
 	refusedState
 	refusedPKey
+	refusedQKey
 	refusedSource
 	refusedDest
 	refusedForeign
@@ -66,14 +67,19 @@ func (s *shard) judge(p *wire.Packet) (*QP, refusal) {
 	if cnp && (q.state < ib.StateRTR || q.state > ib.StateSQE || q.path == nil) || !cnp && !q.receives(p.Opcode) {
 		return nil, refusedState
 	}
-	if !ib.DefaultPKey.Matches(bth.PKey()) {
+	if !q.pkey().Matches(bth.PKey()) {
 		return nil, refusedPKey
 	}
+	switch {
+	case q.typ == ib.QPTypeUD:
+		// Datagrams come from whoever knows the Q_Key (IBA 10.2.5).
+		if wire.FindDETH(p.Header).QKey() != q.attr.QKey {
+			return nil, refusedQKey
+		}
 	// IBA A17: a connection hears its peer alone. The path exists from RTR on.
-	if p.Source != q.path.Dest {
+	case p.Source != q.path.Dest:
 		return nil, refusedSource
-	}
-	if p.Dest != q.path.Source {
+	case p.Dest != q.path.Source:
 		return nil, refusedDest
 	}
 	if !gids.has(&p.Dest) {
@@ -85,11 +91,14 @@ func (s *shard) judge(p *wire.Packet) (*QP, refusal) {
 // receives reports whether packets with opcode o are heard in q's state: requests from RTR on, responses while there can
 // be requests of our own.
 func (q *QP) receives(o wire.Opcode) bool {
+	if q.path == nil && q.typ != ib.QPTypeUD {
+		return false
+	}
 	switch q.state {
 	case ib.StateRTS, ib.StateSQD, ib.StateSQE:
-		return q.path != nil
+		return true
 	case ib.StateRTR:
-		return q.path != nil && o.IsRequest()
+		return o.IsRequest()
 	}
 	return false
 }

@@ -32,6 +32,8 @@ type Config struct {
 	Now clock.Source
 	// Random gives the seed of queue pair numbers and keys; nil is the system's.
 	Random io.Reader
+	// PKeys are the P_Key table, from entry 0 on; none means the default partition with full membership, alone.
+	PKeys []ib.PKey
 	// Profile is how the device presents itself; nil is Softnic.
 	Profile *Profile
 	// Limits are those of the profile where a field is zero.
@@ -58,6 +60,7 @@ type Device struct {
 	page    *abi.DevicePage // nil for none
 	keys    *dma.Table
 	ledger  *ledger
+	pkeys   []ib.PKey
 	shard   *shard
 
 	linkMu     sync.Mutex // serialises SetLink
@@ -100,15 +103,18 @@ func New(cfg Config) (*Device, error) {
 		log:     cfg.Logger.With("device", cfg.Name),
 	}
 	if cfg.Profile != nil {
-		d.profile = *cfg.Profile
+		d.profile = cfg.Profile.fill()
 	}
 	d.limits = cfg.Limits.fill(d.profile.Limits.fill(DefaultLimits()))
 	d.ledger = newLedger(&d.limits)
 	d.keys = dma.NewTable(int(d.limits.MaxMR)+int(d.limits.MaxMW), random)
-	d.newEngine = d.newRC
+	d.newEngine = d.engineOf
 	link := cfg.Link
 	d.link.Store(&link)
-	d.gids.Store(newGIDTable(int(d.limits.GIDTableLen), link.Addrs))
+	d.gids.Store(shapedTable(int(d.limits.GIDTableLen), d.profile.GIDs, &link))
+	if d.pkeys, err = newPKeys(cfg.PKeys, int(d.limits.PKeyTableLen)); err != nil {
+		return nil, fmt.Errorf("device %s: %w", cfg.Name, err)
+	}
 	if cfg.Page != nil {
 		if d.page, err = abi.NewDevicePage(cfg.Page); err != nil {
 			return nil, fmt.Errorf("device %s: %w", cfg.Name, err)
@@ -230,7 +236,7 @@ func (d *Device) Attr() ib.DeviceAttr {
 		NodeGUID:      id,
 		SysImageGUID:  id,
 		MaxMRSize:     1<<64 - 1,
-		PageSizeCap:   0xfffff000,
+		PageSizeCap:   d.profile.PageSizeCap,
 		VendorID:      d.profile.VendorID,
 		VendorPartID:  d.profile.VendorPartID,
 		HWVer:         d.profile.HWVer,
@@ -239,22 +245,23 @@ func (d *Device) Attr() ib.DeviceAttr {
 		MaxSGE:        l.MaxSGE,
 		MaxSGERD:      l.MaxSGE,
 		MaxInlineData: l.MaxInlineData,
-		DeviceCapFlags: ib.CapBadPKeyCntr | ib.CapCurrQPStateMod | ib.CapPortActiveEvent | ib.CapSysImageGUID | ib.CapRCRNRNakGen |
+		DeviceCapFlags: ib.CapBadPKeyCntr | ib.CapBadQKeyCntr | ib.CapCurrQPStateMod | ib.CapPortActiveEvent | ib.CapSysImageGUID | ib.CapRCRNRNakGen |
 			ib.CapSRQResize | ib.CapMemWindow | ib.CapMemMgtExt | ib.CapMemWindow2B | ib.CapFlushGlobal | ib.CapAtomicWrite,
 		MaxCQ:           l.MaxCQ,
 		MaxCQE:          l.MaxCQE,
 		MaxMR:           l.MaxMR,
 		MaxMW:           l.MaxMW,
 		MaxPD:           l.MaxPD,
+		MaxAH:           l.MaxAH,
 		MaxSRQ:          l.MaxSRQ,
 		MaxSRQWR:        l.MaxSRQWR,
-		MaxSRQSGE:       l.MaxSGE,
+		MaxSRQSGE:       l.MaxSRQSGE,
 		MaxQPRDAtom:     l.MaxRDAtomic,
 		MaxResRDAtom:    uint32(min(uint64(l.MaxQP)*uint64(l.MaxRDAtomic), 1<<32-1)),
 		MaxQPInitRDAtom: l.MaxRDAtomic,
 		AtomicCap:       ib.AtomicHCA,
-		MaxPKeys:        1,
-		LocalCAAckDelay: 15,
+		MaxPKeys:        max(d.profile.MaxPKeys, l.PKeyTableLen),
+		LocalCAAckDelay: d.profile.AckDelay,
 		PhysPortCnt:     1,
 		NumCompVectors:  l.NumCompVectors,
 		MaxCQModCount:   maxModeration,

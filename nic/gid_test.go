@@ -18,7 +18,8 @@ func addrs(list string) (a []netip.Addr) {
 
 func (t *gidTable) dump() string {
 	s := ""
-	for _, g := range t.entries {
+	for _, e := range t.entries {
+		g := e.gid
 		if g.IsZero() {
 			s += "- "
 		} else {
@@ -43,7 +44,7 @@ func TestGIDTable(t *testing.T) {
 		{"127.0.0.1", "127.0.0.1 - - - -"},
 	} {
 		before := table
-		table = table.update(addrs(step.addrs))
+		table = table.update(&Link{Addrs: addrs(step.addrs)})
 		if got := table.dump(); got != step.want {
 			t.Errorf("with %s:\ngot  %s\nwant %s", step.addrs, got, step.want)
 		}

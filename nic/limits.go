@@ -19,11 +19,14 @@ type Limits struct {
 	MaxMW          uint32 // memory windows; zero means as many as regions, if that is given
 	MaxSRQ         uint32
 	MaxSRQWR       uint32
+	MaxSRQSGE      uint32 // zero means as MaxSGE, if that is given
 	MaxPD          uint32
+	MaxAH          uint32 // address handles
 	MaxRDAtomic    uint32 // READs and atomics outstanding on one queue pair, either way
 	MaxContexts    uint32
 	MaxMessage     uint64 // bytes
 	GIDTableLen    uint32
+	PKeyTableLen   uint32
 	NumCompVectors uint32
 	// MaxMapped is the bytes of application memory that all contexts together may have charged; see
 	// [Context.ChargeMemory].
@@ -59,11 +62,14 @@ func DefaultLimits() Limits {
 		MaxMW:          65536,
 		MaxSRQ:         16384,
 		MaxSRQWR:       16384,
+		MaxSRQSGE:      abi.MaxSGE,
 		MaxPD:          65536,
+		MaxAH:          65536,
 		MaxRDAtomic:    128,
 		MaxContexts:    256,
 		MaxMessage:     1 << 30,
 		GIDTableLen:    256,
+		PKeyTableLen:   1,
 		NumCompVectors: uint32(runtime.NumCPU()),
 		MaxMapped:      1 << 40,
 		// A thread that wants a processor waits for one or two time slices of 3 ms; longer stalls are rare enough to be
@@ -81,7 +87,9 @@ func DefaultLimits() Limits {
 func (l Limits) fill(d Limits) Limits {
 	fill(&l.MaxQP, d.MaxQP)
 	fill(&l.MaxQPWR, d.MaxQPWR)
+	fill(&l.MaxSRQSGE, l.MaxSGE) // likewise of entries
 	fill(&l.MaxSGE, d.MaxSGE)
+	fill(&l.MaxSRQSGE, d.MaxSRQSGE)
 	fill(&l.MaxInlineData, d.MaxInlineData)
 	fill(&l.MaxCQ, d.MaxCQ)
 	fill(&l.MaxCQE, d.MaxCQE)
@@ -91,10 +99,12 @@ func (l Limits) fill(d Limits) Limits {
 	fill(&l.MaxSRQ, d.MaxSRQ)
 	fill(&l.MaxSRQWR, d.MaxSRQWR)
 	fill(&l.MaxPD, d.MaxPD)
+	fill(&l.MaxAH, d.MaxAH)
 	fill(&l.MaxRDAtomic, d.MaxRDAtomic)
 	fill(&l.MaxContexts, d.MaxContexts)
 	fill(&l.MaxMessage, d.MaxMessage)
 	fill(&l.GIDTableLen, d.GIDTableLen)
+	fill(&l.PKeyTableLen, d.PKeyTableLen)
 	fill(&l.NumCompVectors, d.NumCompVectors)
 	fill(&l.MaxMapped, d.MaxMapped)
 	fill(&l.AckFloor, d.AckFloor)
@@ -109,6 +119,8 @@ func (l Limits) fill(d Limits) Limits {
 	l.InFlight = max(l.InFlight, 0)
 	l.MaxQP = min(l.MaxQP, maxQPs)
 	l.MaxSGE = min(l.MaxSGE, abi.MaxSGE)
+	l.MaxSRQSGE = min(l.MaxSRQSGE, abi.MaxSGE)
+	l.PKeyTableLen = min(l.PKeyTableLen, 1<<15) // partitions there are
 	l.MaxInlineData = min(l.MaxInlineData, abi.MaxInlineLimit)
 	l.MaxRDAtomic = min(l.MaxRDAtomic, 255)
 	l.GIDTableLen = min(l.GIDTableLen, 256) // an index is 8 bits in an address vector
@@ -130,6 +142,11 @@ type Profile struct {
 	VendorID     uint32
 	VendorPartID uint32
 	HWVer        uint32
+	GIDs         GIDShape
+	PageSizeCap  uint64
+	AckDelay     uint32 // local CA ACK delay, 4.096 us times 2 to the power of it
+	MaxPKeys     uint32 // 0: as many as a port has
+	PortCaps     uint32
 	// ReclaimOnCompletion gives the slots of queue pairs back to the application when requests complete, as Linux rxe
 	// does, and not when their completions are polled, as hardware does.
 	ReclaimOnCompletion bool
@@ -137,5 +154,23 @@ type Profile struct {
 
 // Softnic is the default profile. Its vendor is the unassigned OUI, which Linux rxe uses too.
 func Softnic() Profile {
-	return Profile{Name: "softnic", Limits: DefaultLimits(), FWVer: "0.0.0", VendorID: 0xffffff}
+	return Profile{
+		Name: "softnic", Limits: DefaultLimits(), FWVer: "0.0.0", VendorID: 0xffffff,
+		PageSizeCap: 0xfffff000, AckDelay: 15, PortCaps: portCM,
+	}
 }
+
+// fill completes a profile that was made by hand.
+func (p Profile) fill() Profile {
+	d := Softnic()
+	fill(&p.PageSizeCap, d.PageSizeCap)
+	fill(&p.AckDelay, d.AckDelay)
+	fill(&p.PortCaps, d.PortCaps)
+	return p
+}
+
+// Capabilities of a port.
+const (
+	portCM      = 0x10000   // connection management is supported
+	portIPBased = 0x4000000 // GIDs are made of IP addresses
+)

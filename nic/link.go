@@ -34,7 +34,7 @@ func (d *Device) SetLink(l Link) {
 	defer d.linkMu.Unlock()
 	before := d.portState()
 	oldTable := d.gids.Load()
-	table := oldTable.update(l.Addrs)
+	table := oldTable.update(&l)
 	l.Addrs = append([]netip.Addr(nil), l.Addrs...)
 	d.link.Store(&l)
 	d.portFailed.Store(false) // it gets another chance
@@ -74,10 +74,11 @@ func (d *Device) PortAttr() ib.PortAttr {
 		MaxMTU:        ib.MTU4096,
 		ActiveMTU:     ib.MTUForLink(l.MTU),
 		GIDTblLen:     d.limits.GIDTableLen,
-		PKeyTblLen:    1,
-		PortCapFlags:  0x10000, // connection management is supported
+		PKeyTblLen:    d.limits.PKeyTableLen,
+		PortCapFlags:  d.profile.PortCaps,
 		MaxMsgSz:      uint32(min(d.limits.MaxMessage, 1<<31)),
 		BadPKeyCntr:   saturate16(d.shard.drops.badPKey.Load()),
+		QKeyViolCntr:  saturate16(d.shard.drops.by[refusedQKey].Load()),
 		ActiveWidth:   2,  // 4x
 		ActiveSpeed:   32, // EDR
 		LinkLayer:     2,  // Ethernet

@@ -57,6 +57,9 @@ func (q *QP) check(d *Device, a *ib.QPAttr, mask ib.QPAttrMask) (*change, error)
 	if err := d.checkValues(a, mask); err != nil {
 		return nil, err
 	}
+	if mask&ib.QPAttrQKey != 0 && a.QKey.Controlled() && !q.ctx.cfg.Owner && !q.ctx.cfg.Privileged {
+		return nil, fmt.Errorf("Q_Key %#x is a controlled one, with the top bit set, for the privileged: %w", uint32(a.QKey), syscall.EPERM)
+	}
 	ch := &change{attr: q.attr, path: q.path, mask: mask}
 	if next == ib.StateReset {
 		// Everything is forgotten but number and capacities.
@@ -74,7 +77,13 @@ func (q *QP) check(d *Device, a *ib.QPAttr, mask ib.QPAttrMask) (*change, error)
 		if err != nil {
 			return nil, err
 		}
+		p.PKey = d.pkeys[ch.attr.PKeyIndex]
 		ch.path = p
+	} else if mask&ib.QPAttrPKeyIndex != 0 && q.path != nil {
+		// The packets of a way bear the key: it is another way then.
+		p := *q.path
+		p.PKey = d.pkeys[ch.attr.PKeyIndex]
+		ch.path, ch.mask = &p, ch.mask|ib.QPAttrAV
 	}
 	return ch, nil
 }
@@ -99,11 +108,14 @@ func (d *Device) checkValues(a *ib.QPAttr, mask ib.QPAttrMask) error {
 	bad := func(name string, value, least, most uint32) error {
 		return fmt.Errorf("%s %d: not within %d to %d: %w", name, value, least, most, syscall.EINVAL)
 	}
+	if mask&ib.QPAttrPKeyIndex != 0 {
+		if err := d.checkPKey(a.PKeyIndex); err != nil {
+			return err
+		}
+	}
 	switch active := ib.MTUForLink(d.link.Load().MTU); {
 	case mask&ib.QPAttrPort != 0 && a.PortNum != portNum:
 		return bad("port", uint32(a.PortNum), portNum, portNum)
-	case mask&ib.QPAttrPKeyIndex != 0 && a.PKeyIndex != 0:
-		return bad("P_Key index", uint32(a.PKeyIndex), 0, 0)
 	case mask&ib.QPAttrPathMTU != 0 && !a.PathMTU.Valid():
 		return bad("path MTU", uint32(a.PathMTU), uint32(ib.MTU256), uint32(ib.MTU4096))
 	case mask&ib.QPAttrPathMTU != 0 && a.PathMTU > active:

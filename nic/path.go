@@ -28,7 +28,7 @@ func (t *gidTable) newPath(av *ib.AHAttr, local, remote ib.QPN) (*wire.Path, err
 	}
 	source, err := t.at(int(r.SGIDIndex))
 	if err != nil {
-		return nil, fmt.Errorf("address vector: source: %w: %w", err, syscall.EINVAL)
+		return nil, fmt.Errorf("address vector: source: %s: %w", err.Error(), syscall.EINVAL) // that one errno alone
 	}
 	if source.Is4() != r.DGID.Is4() {
 		return nil, fmt.Errorf("address vector from %s to %s: one is IPv4, the other IPv6: %w", source.Addr(), r.DGID.Addr(), syscall.EINVAL)

@@ -66,8 +66,8 @@ func (c *Context) createSRQ(cfg *SRQConfig) (*SRQ, error) {
 	if err := checkSRQSize(l, cfg.MaxWR); err != nil {
 		return nil, err
 	}
-	if cfg.MaxSGE == 0 || cfg.MaxSGE > l.MaxSGE {
-		return nil, fmt.Errorf("max_sge %d: not within 1 to %d: %w", cfg.MaxSGE, l.MaxSGE, syscall.EINVAL)
+	if cfg.MaxSGE == 0 || cfg.MaxSGE > l.MaxSRQSGE {
+		return nil, fmt.Errorf("max_sge %d: not within 1 to %d: %w", cfg.MaxSGE, l.MaxSRQSGE, syscall.EINVAL)
 	}
 	if cfg.Block == nil {
 		return nil, fmt.Errorf("no memory for the ring: %w", syscall.EINVAL)

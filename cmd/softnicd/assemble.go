@@ -63,6 +63,10 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 	if err != nil {
 		return nil, err
 	}
+	keys, err := c.pkeys(profile)
+	if err != nil {
+		return nil, err
+	}
 	under, err := netdev.Resolve(spec.Target)
 	if err != nil {
 		return nil, taken(fmt.Errorf("device %s: %w", spec.Device, err))
@@ -99,7 +103,7 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 		return nil, err
 	}
 	undo = append(undo, d.page.Close)
-	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, Limits: c.limits(d.udp.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
+	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, PKeys: keys, Limits: c.limits(d.udp.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,8 @@ type config struct {
 	LineRate uint64        `yaml:"line-rate"`
 	CNP      onOff         `yaml:"cnp"`
 	DCQCN    onOff         `yaml:"dcqcn"`
+
+	PKey []string `yaml:"pkey"`
 }
 
 // flags declares a flag for each key of the file.
@@ -40,6 +42,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
 	f.Var(&c.Reclaim, "reclaim", "when a send slot comes back: poll, when its completion is polled, as on hardware; completion, when the request completes, as with Linux rxe (default as the profile says)")
+	f.StringArrayVar(&c.PKey, "pkey", nil, "the P_Key table from entry 0 on, as 0xffff; the top bit is full membership (repeatable; default 0xffff)")
 	f.DurationVar(&c.AckFloor, "ack-floor", 0, "least effective local ACK timeout, whatever queue pairs ask for: a busy host stalls longer (default 4ms)")
 	f.IntVar(&c.InFlight, "in-flight", 0, "bytes that all queue pairs of a device have outstanding at most; -1 for no bound (default 2097152, or half of the receive buffer if that is less)")
 	f.Uint64Var(&c.LineRate, "line-rate", 0, "Mbit/s that the network carries, where congestion control begins (default 10000)")
@@ -102,6 +105,9 @@ func (c *config) adopt(f *pflag.FlagSet, file *config) {
 	}
 	if file.Reclaim != "" && !f.Changed("reclaim") {
 		c.Reclaim = file.Reclaim
+	}
+	if file.PKey != nil && !f.Changed("pkey") {
+		c.PKey = file.PKey
 	}
 	if file.AckFloor != 0 && !f.Changed("ack-floor") {
 		c.AckFloor = file.AckFloor

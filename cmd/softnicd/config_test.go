@@ -45,6 +45,7 @@ in-flight: 500000
 line-rate: 40000
 cnp: off
 dcqcn: off
+pkey: ["0xffff", "0x8001"]
 `
 
 // A flag beats a variable, and a variable beats the file, for each key by itself.
@@ -62,7 +63,7 @@ func TestPrecedence(t *testing.T) {
 	check(config{LogLevel: "info", Port: 4791}, "")
 	check(config{LogLevel: "info", Port: 4791}, "# nothing\n")
 	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion,
-		7 * time.Millisecond, 500000, 40000, off, off}
+		7 * time.Millisecond, 500000, 40000, off, off, []string{"0xffff", "0x8001"}}
 	check(file, wholeFile)
 
 	t.Setenv("SOFTNICD_SOCKET", "/env.sock")

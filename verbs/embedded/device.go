@@ -70,9 +70,15 @@ func New(o Options) (*Device, error) {
 	if o.Wrap != nil {
 		p = o.Wrap(p)
 	}
+	profile := nic.Softnic()
+	if o.Profile != nil {
+		profile = *o.Profile
+	}
+	// A device of the network has its one address, and no link-local one that entry 0 could be kept for.
+	profile.GIDs.DefaultFirst = false
 	d := &Device{page: control.NewPrivatePage()}
 	d.nic, err = nic.New(nic.Config{
-		Name: o.Name, Port: p, Profile: o.Profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
+		Name: o.Name, Port: p, Profile: &profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
 		Link: nic.Link{
 			Name: o.Name, Index: n + 1, MTU: o.MTU, Up: true,
 			MAC:   net.HardwareAddr{2, 0, 0, 0, byte(n >> 8), byte(n)},
