@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/softnic/softnicd/dma"
+	"github.com/softnic/softnicd/link/internal/batch"
 	"github.com/softnic/softnicd/wire"
 )
 
@@ -105,18 +106,18 @@ func BenchmarkRaw(b *testing.B) {
 				add(b, out, path, wire.RCSendMiddle, 1, true, &wire.Buffer{B: make([]byte, n)}, n)
 			}
 			t := &from.out
-			staged, err := t.stage(out.Frames())
+			staged, err := t.prepare(out.Frames())
 			if err != nil {
 				b.Fatal(err)
 			}
 			received := 0
 			for sent := 0; sent < b.N; sent += staged {
-				if k, errno := sendmmsg(t.socket.fd, t.messages[:t.groups]); k != t.groups {
-					b.Fatalf("%d of %d groups sent: %v", k, t.groups, errno)
+				if k, errno := batch.Sendmmsg(t.socket.fd, t.Pending()); k != len(t.Pending()) {
+					b.Fatalf("%d of %d groups sent: %v", k, len(t.Pending()), errno)
 				}
-				for to.fill() {
-					for i := range to.in.count {
-						received += int(to.in.messages[i].n)
+				for to.in.Fill(to.epoll) {
+					for r, ok := to.in.Next(); ok; r, ok = to.in.Next() {
+						received += len(r.Bytes)
 					}
 				}
 			}

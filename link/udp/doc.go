@@ -17,6 +17,6 @@
 // checked in 16 of its bits, see wire.Parse.
 //
 // Files: port.go is the port and its addresses, socket.go how sockets are made; send.go what leaves in one system call,
-// group.go how frames become a group, resend.go what happens when the kernel refuses one; recv.go the way in;
-// mmsg_unsafe.go the kernel's structures.
+// address.go where to; recv.go the way in. How frames become groups, and what happens when the kernel refuses one, is in
+// link/internal/batch.
 package udp

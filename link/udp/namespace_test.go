@@ -75,7 +75,7 @@ func TestMTU(t *testing.T) {
 		if n := p.Counters().SendErrors.Load(); n != 4 {
 			t.Errorf("%d frames lost, want 4", n)
 		}
-		if !p.out.gso {
+		if !p.out.GSO {
 			t.Error("the port gave groups up")
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/link/internal/batch"
 	"github.com/softnic/softnicd/nic"
 	"github.com/softnic/softnicd/wire"
 	"golang.org/x/sys/unix"
@@ -42,8 +42,6 @@ type Port struct {
 	epoll    int
 	in       reception
 	out      transmission
-	lastWarn clock.Time
-	warned   bool
 	closed   bool
 }
 
@@ -75,8 +73,9 @@ func Open(cfg Config) (*Port, error) {
 		return nil, fmt.Errorf("open a UDP port: %w", err)
 	}
 	p := &Port{cfg: cfg, epoll: epoll}
-	p.in.init()
+	p.in.Init(recvSize)
 	p.out.init(&p.cfg)
+	p.out.Losses = batch.Losses{Counters: &p.counters, Log: cfg.Log}
 	if err := p.SetAddrs(cfg.Addrs); err != nil {
 		p.Close()
 		return nil, err
@@ -87,21 +86,21 @@ func Open(cfg Config) (*Port, error) {
 // SetAddrs changes the addresses of the device, when netlink told of a change: new ones are bound, others are given up,
 // those that stay lose no datagram. After an error the addresses are as before.
 func (p *Port) SetAddrs(addrs []netip.Addr) error {
-	var opened []*receiver
+	var opened []*batch.Socket
 	undo := func(err error) error {
 		for _, r := range opened {
-			unix.Close(r.fd)
+			unix.Close(r.FD)
 		}
 		return err
 	}
-	next := make([]*receiver, 0, len(addrs))
+	next := make([]*batch.Socket, 0, len(addrs))
 	for _, a := range addrs {
 		a = a.Unmap().WithZone("")
-		if slices.ContainsFunc(next, func(r *receiver) bool { return r.addr == a }) {
+		if slices.ContainsFunc(next, func(r *batch.Socket) bool { return r.Addr == a }) {
 			continue
 		}
-		if i := slices.IndexFunc(p.in.sockets, func(r *receiver) bool { return r.addr == a }); i >= 0 {
-			next = append(next, p.in.sockets[i])
+		if i := slices.IndexFunc(p.in.Sockets, func(r *batch.Socket) bool { return r.Addr == a }); i >= 0 {
+			next = append(next, p.in.Sockets[i])
 			continue
 		}
 		r, err := p.openReceiver(a)
@@ -115,28 +114,28 @@ func (p *Port) SetAddrs(addrs []netip.Addr) error {
 		}
 	}
 	for i, r := range opened {
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(r.fd)}
-		if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, r.fd, &ev); err != nil {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(r.FD)}
+		if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, r.FD, &ev); err != nil {
 			for _, r := range opened[:i] {
-				_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, r.fd, nil)
+				_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, r.FD, nil)
 			}
-			return undo(fmt.Errorf("watch UDP socket on %s: %w", r.addr, err))
+			return undo(fmt.Errorf("watch UDP socket on %s: %w", r.Addr, err))
 		}
 	}
-	for _, r := range p.in.sockets {
+	for _, r := range p.in.Sockets {
 		if !slices.Contains(next, r) {
-			unix.Close(r.fd) // leaves the epoll set by itself
+			unix.Close(r.FD) // leaves the epoll set by itself
 		}
 	}
-	p.in.sockets = next
+	p.in.Sockets = next
 	return nil
 }
 
 // Addrs returns the addresses that the port receives on.
 func (p *Port) Addrs() []netip.Addr {
-	addrs := make([]netip.Addr, len(p.in.sockets))
-	for i, r := range p.in.sockets {
-		addrs[i] = r.addr
+	addrs := make([]netip.Addr, len(p.in.Sockets))
+	for i, r := range p.in.Sockets {
+		addrs[i] = r.Addr
 	}
 	return addrs
 }
@@ -144,11 +143,10 @@ func (p *Port) Addrs() []netip.Addr {
 // ReceiveBuffer returns the bytes that the kernel keeps for each address while nobody receives, its own bookkeeping
 // included: payload fills about half. What is in flight towards the port should stay below.
 func (p *Port) ReceiveBuffer() int {
-	if len(p.in.sockets) == 0 {
+	if len(p.in.Sockets) == 0 {
 		return 0
 	}
-	n, _ := unix.GetsockoptInt(p.in.sockets[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	return n
+	return batch.ReceiveBuffer(p.in.Sockets[0].FD)
 }
 
 // Descriptor implements nic.Port. It stays the same when addresses change. It does not show what an earlier Recv left
@@ -164,10 +162,10 @@ func (p *Port) Close() error {
 		return nil
 	}
 	p.closed = true
-	for _, r := range p.in.sockets {
-		unix.Close(r.fd)
+	for _, r := range p.in.Sockets {
+		unix.Close(r.FD)
 	}
-	p.in.sockets = nil
+	p.in.Sockets = nil
 	p.out.v4.close()
 	p.out.v6.close()
 	return unix.Close(p.epoll)

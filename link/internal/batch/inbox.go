@@ -1,0 +1,164 @@
+package batch
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/nic"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// recvMessages buffers take what one system call brings, each a datagram or many merged.
+	recvMessages = 64
+	// fewMessages is how many are asked for while they come merged, so that they stay in the processor's cache.
+	fewMessages     = 8
+	recvControlSize = 128
+	maxReady        = 16
+)
+
+// Socket is a socket that receives.
+type Socket struct {
+	FD int
+	// Addr and GID are the address that it is bound to, if it is to one.
+	Addr netip.Addr
+	GID  ib.GID
+
+	drops uint32 // SO_RXQ_OVFL, as last seen
+}
+
+// Inbox is the way in: messages from several sockets, in memory made beforehand.
+type Inbox struct {
+	Sockets []*Socket
+	turn    uint // which ready socket goes first
+	events  [maxReady]unix.EpollEvent
+
+	size     int
+	messages [recvMessages]Message
+	iovecs   [recvMessages]Iovec
+	from     [recvMessages]*Socket
+	buffers  []byte
+	names    []byte
+	controls []byte
+
+	ask         int // messages to ask for
+	count, next int // messages received, and the one that Next returns
+}
+
+// Init makes buffers for messages of at most size bytes.
+func (in *Inbox) Init(size int) {
+	in.size, in.ask = size, fewMessages
+	in.buffers = make([]byte, recvMessages*size)
+	in.names = make([]byte, recvMessages*NameSize)
+	in.controls = make([]byte, recvMessages*recvControlSize)
+	for i := range in.messages {
+		in.iovecs[i] = IovecOf(in.buffers[i*size : (i+1)*size])
+		in.messages[i].SetIovecs(in.iovecs[i : i+1])
+	}
+}
+
+// Received is a message that came. Its bytes are good until the next Fill.
+type Received struct {
+	Socket    *Socket
+	Bytes     []byte
+	Name      []byte // NameSize bytes
+	Control   []byte
+	Truncated bool
+}
+
+// Next returns the messages of the last Fill, one after another.
+func (in *Inbox) Next() (r Received, ok bool) {
+	if in.next == in.count {
+		return r, false
+	}
+	i := in.next
+	in.next++
+	m := &in.messages[i]
+	r = Received{in.from[i], in.buffers[i*in.size:][:m.n], in.names[i*NameSize:][:NameSize], nil, m.Truncated()}
+	// What follows the length is of an earlier message.
+	r.Control = in.controls[i*recvControlSize:][:min(m.controlLen, recvControlSize)]
+	return r, true
+}
+
+// Pending returns how many messages Next will return.
+func (in *Inbox) Pending() int { return in.count - in.next }
+
+// Fill receives messages from whichever sockets have some; epoll watches them all.
+func (in *Inbox) Fill(epoll int) bool {
+	in.count, in.next = 0, 0
+	if len(in.Sockets) == 1 {
+		in.fillFrom(in.Sockets[0])
+		in.adapt()
+		return in.count > 0
+	}
+	n, errno := ready(epoll, in.events[:])
+	if errno != 0 {
+		return false
+	}
+	in.turn++
+	for i := range n {
+		fd := int(in.events[(uint(i)+in.turn)%uint(n)].Fd)
+		for _, r := range in.Sockets {
+			if r.FD == fd {
+				in.fillFrom(r)
+			}
+		}
+	}
+	in.adapt()
+	return in.count > 0
+}
+
+// adapt decides how many messages to ask for next: many if as many as we asked for came and were single datagrams, few
+// if they came merged.
+func (in *Inbox) adapt() {
+	if in.count == 0 {
+		return
+	}
+	bytes := 0
+	for i := range in.messages[:in.count] {
+		bytes += int(in.messages[i].n)
+	}
+	switch mean := bytes / in.count; {
+	case mean >= in.size/4:
+		in.ask = fewMessages
+	case in.count >= fewMessages:
+		in.ask = recvMessages
+	}
+}
+
+func (in *Inbox) fillFrom(s *Socket) {
+	if in.count >= in.ask {
+		return
+	}
+	free := in.messages[in.count:in.ask]
+	for i := range free {
+		k := in.count + i
+		free[i].SetName(in.names[k*NameSize : (k+1)*NameSize])
+		free[i].SetControl(in.controls[k*recvControlSize : (k+1)*recvControlSize])
+	}
+	n, errno := recvmmsg(s.FD, free)
+	for errno == unix.EINTR {
+		n, errno = recvmmsg(s.FD, free)
+	}
+	if errno != 0 {
+		return
+	}
+	for range n {
+		in.from[in.count] = s
+		in.count++
+	}
+}
+
+// CountDrops counts what the socket lost, if data is of a control message SO_RXQ_OVFL: the sum since the socket was made,
+// as of when this datagram was queued.
+func (s *Socket) CountDrops(c *nic.PortCounters, data []byte) {
+	if len(data) < 4 {
+		return
+	}
+	total := binary.NativeEndian.Uint32(data)
+	if lost := total - s.drops; int32(lost) > 0 {
+		c.SocketDrops.Add(uint64(lost))
+		s.drops = total
+	}
+}
