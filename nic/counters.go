@@ -25,6 +25,7 @@ var (
 		refusedService:    "rx_service_mismatch",
 		refusedState:      "rx_qp_state",
 		refusedPKey:       "bad_pkey_cntr",
+		refusedQKey:       "qkey_viol_cntr",
 		refusedSource:     "rx_source_mismatch",
 		refusedDest:       "rx_destination_mismatch",
 		refusedForeign:    "rx_foreign_gid",
@@ -37,6 +38,7 @@ var (
 		wire.DropPad:           "rx_pad",
 		wire.DropDestQP0:       "rx_dest_qp0",
 		wire.DropICRC:          "rx_icrc_encapsulated",
+		wire.DropIP:            "rx_ip_header",
 	}
 )
 
@@ -82,6 +84,11 @@ func (d *Device) Counters() []Counter {
 		}
 		list = appendEngine(list, &sum)
 	})
+	for r, n := range d.ledger.inUse() {
+		if name := objectNames[r]; name != "" {
+			add(name, n)
+		}
+	}
 	return list
 }
 
@@ -94,7 +101,7 @@ func (c *Context) QPCounters(q *QP) ([]Counter, error) {
 		return nil, fmt.Errorf("query counters: %w", err)
 	}
 	var copied transport.Counters
-	c.shard.do(func(clock.Time) { copied = q.counters })
+	c.shard.do(func(clock.Time) { copied = q.real().counters })
 	return appendEngine(nil, &copied), nil
 }
 

@@ -37,11 +37,13 @@ const (
 	DropPad
 	DropDestQP0
 	DropICRC
+	DropIP // of Ethernet, IP or UDP headers, by a port that sees them; before all others
 	NumDrops
 )
 
 var dropNames = [NumDrops]string{
 	"accepted", "too short", "unknown opcode", "header version", "length", "pad count", "destination QP 0", "ICRC",
+	"IP or UDP header",
 }
 
 func (d Drop) String() string {
