@@ -30,6 +30,7 @@ func (s *Server) serve(c *net.UnixConn) {
 		return
 	}
 	v := newSession(peer, peer.UID != s.owner, s.cfg.Devices, s.cfg.Quota, s.cfg.Log)
+	v.server = s
 	if err := s.add(v, c); err != nil {
 		closeFD(life)
 		s.cfg.Log.Warn("connection refused", "uid", peer.UID, "pid", peer.PID, "err", err)

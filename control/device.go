@@ -11,6 +11,7 @@ import (
 
 	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/abi/ctl"
+	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/internal/shm"
 	"github.com/softnic/softnicd/nic"
 )
@@ -140,8 +141,12 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 	undo = append(undo, events.box.close)
 	out = []ctl.Attachment{{FD: -1}, {FD: -1}, {FD: fd}}
 	undo = append(undo, func() { closeAll(out); out = nil })
+	record := s.recorder(dev)
 	ctx, err := dev.NIC.OpenContext(nic.ContextConfig{
-		Tenant: uint64(s.peer.UID), Process: s.peer.PID, Owner: !s.foreign, Doorbell: bell, Async: events.raise,
+		Tenant: uint64(s.peer.UID), Process: s.peer.PID, Owner: !s.foreign, Doorbell: bell, Async: func(t ib.EventType, handle uint32, cookie uint64) {
+			events.raise(t, handle, cookie)
+			record.record(t, handle)
+		},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -150,7 +155,8 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 	if err = s.show(dev, ctx, out); err != nil {
 		return nil, nil, err
 	}
-	s.ctx, s.dev, s.bell, s.async = ctx, dev, bell, events
+	s.ctx, s.dev, s.bell, s.async, s.record = ctx, dev, bell, events, record
+	record.opened(ctx.Serial())
 	s.descriptors++ // our end of the event socket
 	s.log.Info("device opened", "device", dev.NIC.Name(), "uid", s.peer.UID, "pid", s.peer.PID)
 	r := &ctl.OpenReply{NodeGUID: dev.NIC.Attr().NodeGUID, Shards: 1, ReclaimPoll: 1, Context: uint32(ctx.Serial())}

@@ -14,6 +14,10 @@ type operation struct {
 var operations = map[ctl.Op]operation{
 	ctl.OpListDevices:     {"list devices", 0, 0, false, plain((*Session).listDevices)},
 	ctl.OpListCQs:         {"list cqs", 0, 0, false, plain((*Session).listCQs)},
+	ctl.OpStatus:          {"status", 0, 0, false, plain((*Session).status)},
+	ctl.OpDeviceCounters:  {"device counters", 0, 0, false, plain((*Session).deviceCounters)},
+	ctl.OpSubscribe:       {"subscribe", 0, 0, false, with((*Session).subscribe)},
+	ctl.OpEvents:          {"events", 0, 0, false, plain((*Session).events)},
 	ctl.OpOpen:            {"open device", 1, 1, false, with((*Session).open)},
 	ctl.OpQueryDevice:     {"query device", 0, 0, true, plain((*Session).queryDevice)},
 	ctl.OpQueryPort:       {"query port", 0, 0, true, plain((*Session).queryPort)},

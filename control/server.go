@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnic/softnicd/abi/ctl"
 )
 
 // Config is what a server is made of.
@@ -29,6 +31,9 @@ type Server struct {
 	cfg     Config
 	owner   uint32
 	reserve *os.File // given up for a moment when descriptors run out, see accept
+	started time.Time
+	journal journal
+	unwatch func()
 
 	mu        sync.Mutex
 	closing   bool
@@ -50,12 +55,13 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("control: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, owner: uint32(os.Geteuid()), reserve: reserve,
+		cfg: cfg, owner: uint32(os.Geteuid()), reserve: reserve, started: time.Now(),
 		listeners: map[*net.UnixListener]struct{}{}, sessions: map[*Session]*net.UnixConn{},
 	}
 	if cfg.Owner != nil {
 		s.owner = *cfg.Owner
 	}
+	s.unwatch = s.journal.watch(cfg.Devices)
 	return s, nil
 }
 
@@ -124,7 +130,7 @@ func (s *Server) accept(l *net.UnixListener) (*net.UnixConn, error) {
 func (s *Server) NewSession() (*Session, error) {
 	peer := Peer{UID: s.owner, GID: uint32(os.Getegid()), PID: os.Getpid(), Embedded: true}
 	v := newSession(peer, false, s.cfg.Devices, s.cfg.Quota, s.cfg.Log)
-	v.ended = func() { s.remove(v) }
+	v.ended, v.server = func() { s.remove(v) }, s
 	if err := s.add(v, nil); err != nil {
 		return nil, err
 	}
@@ -162,6 +168,13 @@ func (s *Server) remove(v *Session) {
 	delete(s.sessions, v)
 }
 
+// count returns how many sessions there are.
+func (s *Server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
 // snapshot returns the sessions of this moment.
 func (s *Server) snapshot() map[*Session]*net.UnixConn {
 	s.mu.Lock()
@@ -187,6 +200,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if already {
 		return ErrServerClosed
 	}
+	s.journal.add(ctl.Event{Kind: ctl.EventDraining})
 	var errs []error
 	for _, d := range s.cfg.Devices {
 		errs = append(errs, d.NIC.Drain(ctx))
@@ -206,6 +220,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		errs = append(errs, fmt.Errorf("control: sessions are still ending: %w", ctx.Err()))
 	}
+	s.unwatch()
 	errs = append(errs, s.reserve.Close())
 	return errors.Join(errs...)
 }

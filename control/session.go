@@ -32,25 +32,29 @@ type Session struct {
 	quota   Quota
 	log     *slog.Logger
 	closer  *shm.Closer
-	ended   func() // tells the server
+	ended   func()  // tells the server
+	server  *Server // nil in tests that do without
 	done    chan struct{}
 
-	mu          sync.Mutex
-	closed      bool
-	dev         *Device
-	ctx         *nic.Context
-	bell        []byte // doorbell page, mapped
-	async       *async
-	process     *shm.Process // the application's address space, once it was needed
-	descriptors int          // held for this session
-	arenas      table[*arena]
-	domains     table[*nic.PD]
-	regions     table[*region]
-	windows     table[*nic.MW]
-	channels    table[*channel]
-	queues      table[*queue]
-	pools       table[*pool]
-	pairs       table[*pair]
+	mu           sync.Mutex
+	closed       bool
+	subscribed   bool // to the daemon's events, by the socket subscription
+	dev          *Device
+	ctx          *nic.Context
+	bell         []byte // doorbell page, mapped
+	async        *async
+	process      *shm.Process // the application's address space, once it was needed
+	descriptors  int          // held for this session
+	record       *recorder    // of the context's events
+	subscription int
+	arenas       table[*arena]
+	domains      table[*nic.PD]
+	regions      table[*region]
+	windows      table[*nic.MW]
+	channels     table[*channel]
+	queues       table[*queue]
+	pools        table[*pool]
+	pairs        table[*pair]
 }
 
 func newSession(peer Peer, foreign bool, devices []*Device, quota Quota, log *slog.Logger) *Session {
@@ -154,9 +158,11 @@ func (s *Session) Close() {
 		}
 		close(s.done)
 	}()
+	s.unsubscribe()
 	if s.ctx == nil {
 		return
 	}
+	defer s.record.note(ctl.EventContextClosed)
 	if err := s.ctx.Close(); err != nil {
 		// Something still uses the context. Its memory stays mapped: better lost than given to somebody else.
 		s.log.Error("closing a context failed, its memory stays mapped", "uid", s.peer.UID, "pid", s.peer.PID, "err", err)

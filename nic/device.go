@@ -67,6 +67,7 @@ type Device struct {
 	link       atomic.Pointer[Link]
 	gids       atomic.Pointer[gidTable]
 	portFailed atomic.Bool
+	watchers   watchers
 
 	mu       sync.Mutex
 	contexts []*Context // in order of opening

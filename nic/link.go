@@ -32,7 +32,7 @@ const portNum = 1
 func (d *Device) SetLink(l Link) {
 	d.linkMu.Lock()
 	defer d.linkMu.Unlock()
-	before := d.portState()
+	before, mtu := d.portState(), d.link.Load().MTU
 	oldTable := d.gids.Load()
 	table := oldTable.update(&l)
 	l.Addrs = append([]netip.Addr(nil), l.Addrs...)
@@ -49,10 +49,15 @@ func (d *Device) SetLink(l Link) {
 	if table != oldTable {
 		d.raise(ib.EventGIDChange)
 	}
+	if l.MTU != mtu {
+		// No asynchronous event tells of it: applications ask for the active MTU when they connect.
+		d.watchers.tell(Change{Kind: ChangeMTU, Value: uint64(max(l.MTU, 0))})
+	}
 }
 
 // raise tells every context of something that concerns the port.
 func (d *Device) raise(e ib.EventType) {
+	d.watchers.tell(Change{Kind: ChangeEvent, Event: e})
 	for _, c := range d.snapshot() {
 		c.event(e, portNum, 0)
 	}
