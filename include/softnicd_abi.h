@@ -379,6 +379,28 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 #define SOFTNIC_CTL_OP_QUERY_SRQ 30
 #define SOFTNIC_CTL_OP_DESTROY_SRQ 31
 
+/*
+ * Operations on the daemon as a whole. None of them needs an open device.
+ */
+#define SOFTNIC_CTL_OP_STATUS 48
+#define SOFTNIC_CTL_OP_DEVICE_COUNTERS 49
+#define SOFTNIC_CTL_OP_SUBSCRIBE 50
+#define SOFTNIC_CTL_OP_EVENTS 51
+
+/*
+ * ProfileSize is the bytes of a profile's name, zero-padded.
+ */
+#define SOFTNIC_CTL_PROFILE_SIZE 16
+
+/*
+ * Kinds of events.
+ */
+#define SOFTNIC_CTL_EVENT_ASYNC 1 /* an asynchronous event, Event says which: of one context, or if Context is 0 of the port */
+#define SOFTNIC_CTL_EVENT_CONTEXT_OPENED 2
+#define SOFTNIC_CTL_EVENT_CONTEXT_CLOSED 3
+#define SOFTNIC_CTL_EVENT_MTU 4 /* Value is the interface's MTU */
+#define SOFTNIC_CTL_EVENT_DRAINING 5 /* the daemon is going down */
+
 /* QueryQPCounters asks for the counters of a queue pair from First on, by name. */
 struct softnic_ctl_query_qp_counters {
 	uint32_t qp; /* handle */
@@ -1070,6 +1092,142 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, max_wr) == 0, "softn
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, max_sge) == 4, "softnic_ctl_query_srq_reply.max_sge");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, limit) == 8, "softnic_ctl_query_srq_reply.limit");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_srq_reply, posted) == 12, "softnic_ctl_query_srq_reply.posted");
+
+/* Status asks for devices from First on. */
+struct softnic_ctl_status {
+	uint32_t first;
+	uint32_t reserved;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_status) == 8, "softnic_ctl_status");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status, first) == 0, "softnic_ctl_status.first");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status, reserved) == 4, "softnic_ctl_status.reserved");
+
+/* DeviceStatus is a device at one moment. */
+struct softnic_ctl_device_status {
+	uint8_t name[64];
+	uint8_t profile[16];
+	uint8_t netdev[16];
+	uint32_t netdev_ifindex;
+	uint32_t link_mtu;
+	uint32_t port_state;
+	uint32_t active_mtu; /* ib.MTU */
+	uint32_t g_i_ds; /* filled entries */
+	uint32_t max_qp;
+	uint64_t contexts;
+	uint64_t p_ds;
+	uint64_t q_ps;
+	uint64_t cqs;
+	uint64_t s_r_qs;
+	uint64_t m_rs;
+	uint64_t m_ws;
+	uint64_t mapped_bytes;
+	uint64_t sent_packets;
+	uint64_t sent_bytes; /* UDP payload */
+	uint64_t received_packets;
+	uint64_t received_bytes;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_device_status) == 216, "softnic_ctl_device_status");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, name) == 0, "softnic_ctl_device_status.name");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, profile) == 64, "softnic_ctl_device_status.profile");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, netdev) == 80, "softnic_ctl_device_status.netdev");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, netdev_ifindex) == 96, "softnic_ctl_device_status.netdev_ifindex");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, link_mtu) == 100, "softnic_ctl_device_status.link_mtu");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, port_state) == 104, "softnic_ctl_device_status.port_state");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, active_mtu) == 108, "softnic_ctl_device_status.active_mtu");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, g_i_ds) == 112, "softnic_ctl_device_status.g_i_ds");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, max_qp) == 116, "softnic_ctl_device_status.max_qp");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, contexts) == 120, "softnic_ctl_device_status.contexts");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, p_ds) == 128, "softnic_ctl_device_status.p_ds");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, q_ps) == 136, "softnic_ctl_device_status.q_ps");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, cqs) == 144, "softnic_ctl_device_status.cqs");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, s_r_qs) == 152, "softnic_ctl_device_status.s_r_qs");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, m_rs) == 160, "softnic_ctl_device_status.m_rs");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, m_ws) == 168, "softnic_ctl_device_status.m_ws");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, mapped_bytes) == 176, "softnic_ctl_device_status.mapped_bytes");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, sent_packets) == 184, "softnic_ctl_device_status.sent_packets");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, sent_bytes) == 192, "softnic_ctl_device_status.sent_bytes");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, received_packets) == 200, "softnic_ctl_device_status.received_packets");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_status, received_bytes) == 208, "softnic_ctl_device_status.received_bytes");
+
+/* StatusReply has one page of devices. */
+struct softnic_ctl_status_reply {
+	uint32_t count; /* of all devices */
+	uint32_t n; /* of those here */
+	uint32_t pid; /* of the daemon */
+	uint32_t sessions; /* of applications, with an open device or without */
+	uint64_t started; /* nanoseconds since 1970 */
+	uint64_t now;
+	struct softnic_ctl_device_status devices[16];
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_status_reply) == 3488, "softnic_ctl_status_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status_reply, count) == 0, "softnic_ctl_status_reply.count");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status_reply, n) == 4, "softnic_ctl_status_reply.n");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status_reply, pid) == 8, "softnic_ctl_status_reply.pid");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status_reply, sessions) == 12, "softnic_ctl_status_reply.sessions");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status_reply, started) == 16, "softnic_ctl_status_reply.started");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status_reply, now) == 24, "softnic_ctl_status_reply.now");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_status_reply, devices) == 32, "softnic_ctl_status_reply.devices");
+
+/* DeviceCounters asks for the counters of a device from First on; 1 is the daemon's first device. */
+struct softnic_ctl_device_counters {
+	uint32_t device;
+	uint32_t first;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_device_counters) == 8, "softnic_ctl_device_counters");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_counters, device) == 0, "softnic_ctl_device_counters.device");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_device_counters, first) == 4, "softnic_ctl_device_counters.first");
+
+/* SubscribeReply says where the events begin: the last one that there has been has the number Last. */
+struct softnic_ctl_subscribe_reply {
+	uint64_t last;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_subscribe_reply) == 8, "softnic_ctl_subscribe_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_subscribe_reply, last) == 0, "softnic_ctl_subscribe_reply.last");
+
+/* Event is something that happened in the daemon. */
+struct softnic_ctl_event {
+	uint64_t number; /* counts all events, from 1 */
+	uint64_t time; /* nanoseconds since 1970 */
+	uint64_t context; /* counts the contexts of the device, from 1; 0 if it concerns none */
+	uint64_t value;
+	uint32_t device; /* 1 is the daemon's first; 0 if it concerns none */
+	uint32_t kind;
+	uint32_t event; /* ib.EventType */
+	uint32_t handle; /* of the object, in its context */
+	uint32_t uid;
+	uint32_t pid;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_event) == 56, "softnic_ctl_event");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, number) == 0, "softnic_ctl_event.number");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, time) == 8, "softnic_ctl_event.time");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, context) == 16, "softnic_ctl_event.context");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, value) == 24, "softnic_ctl_event.value");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, device) == 32, "softnic_ctl_event.device");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, kind) == 36, "softnic_ctl_event.kind");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, event) == 40, "softnic_ctl_event.event");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, handle) == 44, "softnic_ctl_event.handle");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, uid) == 48, "softnic_ctl_event.uid");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_event, pid) == 52, "softnic_ctl_event.pid");
+
+/* Events asks for one page of the events after a number. */
+struct softnic_ctl_events {
+	uint64_t after;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_events) == 8, "softnic_ctl_events");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_events, after) == 0, "softnic_ctl_events.after");
+
+/* EventsReply is one page, in order. */
+struct softnic_ctl_events_reply {
+	uint32_t n;
+	uint32_t reserved;
+	uint64_t lost;
+	struct softnic_ctl_event events[64];
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_events_reply) == 3600, "softnic_ctl_events_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_events_reply, n) == 0, "softnic_ctl_events_reply.n");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_events_reply, reserved) == 4, "softnic_ctl_events_reply.reserved");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_events_reply, lost) == 8, "softnic_ctl_events_reply.lost");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_events_reply, events) == 16, "softnic_ctl_events_reply.events");
 
 /* ReregMR changes a registration (ibv_rereg_mr). */
 struct softnic_ctl_rereg_mr {
