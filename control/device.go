@@ -143,7 +143,8 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 	undo = append(undo, func() { closeAll(out); out = nil })
 	record := s.recorder(dev)
 	ctx, err := dev.NIC.OpenContext(nic.ContextConfig{
-		Tenant: uint64(s.peer.UID), Process: s.peer.PID, Owner: !s.foreign, Doorbell: bell, Async: func(t ib.EventType, handle uint32, cookie uint64) {
+		Tenant: uint64(s.peer.UID), Process: s.peer.PID, Owner: !s.foreign, Privileged: s.peer.UID == 0,
+		Doorbell: bell, Async: func(t ib.EventType, handle uint32, cookie uint64) {
 			events.raise(t, handle, cookie)
 			record.record(t, handle)
 		},

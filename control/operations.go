@@ -44,6 +44,8 @@ var operations = map[ctl.Op]operation{
 	ctl.OpModifySRQ:       {"modify srq", 0, 0, true, plain((*Session).modifySRQ)},
 	ctl.OpQuerySRQ:        {"query srq", 0, 0, true, plain((*Session).querySRQ)},
 	ctl.OpDestroySRQ:      {"destroy srq", 0, 0, true, plain((*Session).destroySRQ)},
+	ctl.OpCreateAH:        {"create ah", 0, 0, true, plain((*Session).createAH)},
+	ctl.OpDestroyAH:       {"destroy ah", 0, 0, true, plain((*Session).destroyAH)},
 	ctl.OpCreateQP:        {"create qp", 0, 0, true, plain((*Session).createQP)},
 	ctl.OpModifyQP:        {"modify qp", 0, 0, true, plain((*Session).modifyQP)},
 	ctl.OpQueryQP:         {"query qp", 0, 0, true, plain((*Session).queryQP)},

@@ -55,25 +55,27 @@ type Session struct {
 	queues       table[*queue]
 	pools        table[*pool]
 	pairs        table[*pair]
+	addresses    table[*nic.AH]
 }
 
 func newSession(peer Peer, foreign bool, devices []*Device, quota Quota, log *slog.Logger) *Session {
 	return &Session{
-		peer:     peer,
-		foreign:  foreign,
-		devices:  devices,
-		quota:    quota,
-		log:      log,
-		closer:   shm.NewCloser(ctl.MaxDescriptors),
-		done:     make(chan struct{}),
-		arenas:   newTable[*arena]("arena"),
-		domains:  newTable[*nic.PD]("protection domain"),
-		regions:  newTable[*region]("memory region"),
-		windows:  newTable[*nic.MW]("memory window"),
-		channels: newTable[*channel]("completion channel"),
-		queues:   newTable[*queue]("completion queue"),
-		pools:    newTable[*pool]("shared receive queue"),
-		pairs:    newTable[*pair]("queue pair"),
+		peer:      peer,
+		foreign:   foreign,
+		devices:   devices,
+		quota:     quota,
+		log:       log,
+		closer:    shm.NewCloser(ctl.MaxDescriptors),
+		done:      make(chan struct{}),
+		arenas:    newTable[*arena]("arena"),
+		domains:   newTable[*nic.PD]("protection domain"),
+		regions:   newTable[*region]("memory region"),
+		windows:   newTable[*nic.MW]("memory window"),
+		channels:  newTable[*channel]("completion channel"),
+		queues:    newTable[*queue]("completion queue"),
+		pools:     newTable[*pool]("shared receive queue"),
+		pairs:     newTable[*pair]("queue pair"),
+		addresses: newTable[*nic.AH]("address handle"),
 	}
 }
 

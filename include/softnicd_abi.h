@@ -276,6 +276,12 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 /* Messages of the control socket. */
 
 /*
+ * Operations on address handles.
+ */
+#define SOFTNIC_CTL_OP_CREATE_AH 33
+#define SOFTNIC_CTL_OP_DESTROY_AH 34
+
+/*
  * OpQueryQPCounters asks for the counters of one queue pair. QueryCountersReply answers it.
  */
 #define SOFTNIC_CTL_OP_QUERY_QP_COUNTERS 32
@@ -400,6 +406,33 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 #define SOFTNIC_CTL_EVENT_CONTEXT_CLOSED 3
 #define SOFTNIC_CTL_EVENT_MTU 4 /* Value is the interface's MTU */
 #define SOFTNIC_CTL_EVENT_DRAINING 5 /* the daemon is going down */
+
+/* CreateAH makes an address handle. */
+struct softnic_ctl_create_ah {
+	uint32_t pd;
+	uint32_t port;
+	uint8_t dgid[16];
+	uint32_t flow_label;
+	uint32_t sgid_index;
+	uint32_t hop_limit;
+	uint32_t traffic_class;
+	uint32_t sl;
+	uint32_t is_global;
+	uint32_t static_rate;
+	uint32_t reserved;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_ah) == 56, "softnic_ctl_create_ah");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, pd) == 0, "softnic_ctl_create_ah.pd");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, port) == 4, "softnic_ctl_create_ah.port");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, dgid) == 8, "softnic_ctl_create_ah.dgid");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, flow_label) == 24, "softnic_ctl_create_ah.flow_label");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, sgid_index) == 28, "softnic_ctl_create_ah.sgid_index");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, hop_limit) == 32, "softnic_ctl_create_ah.hop_limit");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, traffic_class) == 36, "softnic_ctl_create_ah.traffic_class");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, sl) == 40, "softnic_ctl_create_ah.sl");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, is_global) == 44, "softnic_ctl_create_ah.is_global");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, static_rate) == 48, "softnic_ctl_create_ah.static_rate");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_ah, reserved) == 52, "softnic_ctl_create_ah.reserved");
 
 /* QueryQPCounters asks for the counters of a queue pair from First on, by name. */
 struct softnic_ctl_query_qp_counters {

@@ -20,6 +20,8 @@ type ContextConfig struct {
 	Process int
 	// Owner is the daemon's own user, for whom the device's limits are the only ones.
 	Owner bool
+	// Privileged says that the application may give its queue pairs controlled Q_Keys (IBA 10.2.5), as the owner may.
+	Privileged bool
 	// Doorbell is the page that the application rings, abi.DoorbellSize bytes; nil for none.
 	Doorbell []byte
 	// Async takes asynchronous events: of the queue pair or completion queue with this handle and cookie, of port 1, or
@@ -46,6 +48,7 @@ type Context struct {
 	mws    members[*MW]
 	cqs    members[*CQ]
 	srqs   members[*SRQ]
+	ahs    members[*AH]
 	memory uint64 // charged by ChargeMemory
 
 	eventMu sync.Mutex
@@ -54,6 +57,7 @@ type Context struct {
 	// The shard's own.
 	slots  []*QP // by doorbell slot
 	free   []uint32
+	routes routes // of address handles
 	panics int
 
 	dead atomic.Bool // of a memory fault or a second panic; the shard sets it
@@ -165,6 +169,9 @@ func (c *Context) Close() error {
 	}
 	for len(c.srqs.list) > 0 {
 		c.forgetSRQ(c.srqs.list[0])
+	}
+	for len(c.ahs.list) > 0 {
+		c.forgetAH(c.ahs.list[0])
 	}
 	for len(c.pds.list) > 0 {
 		c.forgetPD(c.pds.list[0])

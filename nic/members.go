@@ -41,7 +41,7 @@ func (s *shard) detach(c *Context, qps *[]*QP) func(clock.Time) {
 				*qps = append(*qps, q)
 			}
 		}
-		c.slots, c.free = nil, nil
+		c.slots, c.free, c.routes = nil, nil, routes{}
 		for i := len(s.held) - 1; i >= 0; i-- {
 			if s.held[i].ctx == c {
 				s.dropHeld(s.held[i])

@@ -60,8 +60,7 @@ func TestCreateQPRefuses(t *testing.T) {
 		edit func(c *QPConfig)
 		want syscall.Errno
 	}{
-		"UD":       {func(c *QPConfig) { c.Type = ib.QPTypeUD }, syscall.EOPNOTSUPP},
-		"UC":       {func(c *QPConfig) { c.Type = ib.QPTypeUC }, syscall.EOPNOTSUPP},
+		"raw":      {func(c *QPConfig) { c.Type = ib.QPTypeRawPacket }, syscall.EOPNOTSUPP},
 		"GSI":      {func(c *QPConfig) { c.Type = ib.QPTypeGSI }, syscall.EINVAL},
 		"type 0":   {func(c *QPConfig) { c.Type = 0 }, syscall.EINVAL},
 		"send wr":  {func(c *QPConfig) { c.Cap.MaxSendWR = 16385 }, syscall.EINVAL},

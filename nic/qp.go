@@ -164,9 +164,9 @@ func (c *Context) checkQP(cfg *QPConfig) error {
 		}
 	}
 	switch cfg.Type {
-	case ib.QPTypeRC:
-	case ib.QPTypeUC, ib.QPTypeUD, ib.QPTypeXRCSend, ib.QPTypeXRCRecv, ib.QPTypeRawPacket:
-		return fmt.Errorf("type %s is not built in this version, only RC: %w", cfg.Type, syscall.EOPNOTSUPP)
+	case ib.QPTypeRC, ib.QPTypeUC, ib.QPTypeUD:
+	case ib.QPTypeXRCSend, ib.QPTypeXRCRecv, ib.QPTypeRawPacket:
+		return fmt.Errorf("type %s is not built in this version, only RC, UC and UD: %w", cfg.Type, syscall.EOPNOTSUPP)
 	default:
 		return fmt.Errorf("type %s: applications cannot have such: %w", cfg.Type, syscall.EINVAL)
 	}

@@ -45,6 +45,13 @@ func (q *served) FetchSend(r *transport.Request) transport.Fetched {
 	r.Swap, r.Compare, r.SRQN = w.Operand, w.Compare, w.SRQN
 	r.SGE, r.Inline.B, r.IsInline = list[:0], data[:0], false
 	r.Length = 0
+	if q.typ == ib.QPTypeUD {
+		r.Datagram = transport.Datagram{
+			Path: q.ctx.routes.find(uint32(w.Operand), q.pd),
+			QPN:  ib.QPN(w.Operand>>32) & ib.QPNMask,
+			QKey: ib.QKey(w.Compare),
+		}
+	}
 	if q.sigAll {
 		r.Flags |= ib.SendSignaled
 	}

@@ -352,6 +352,6 @@ func (s *shard) quiesce(now clock.Time) {
 
 // idle reports whether nothing is left to send.
 func (s *shard) idle() (idle bool) {
-	s.do(func(clock.Time) { idle = s.sched.ready == 0 && s.burst.Len() == 0 })
+	s.do(func(clock.Time) { idle = s.sched.ready == 0 && s.burst.Len() == 0 && s.timers.next().After(s.now) })
 	return idle
 }

@@ -31,7 +31,6 @@ const fieldBugsPage = "../docs/field-bugs.md"
 
 // fieldBugsLater are rows about what is not built yet, and the part that brings it with their tests.
 var fieldBugsLater = map[string]string{
-	"B19": "unreliable datagrams (UD)",
 	"B30": "connection management (rdma_cm)",
 }
 

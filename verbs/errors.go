@@ -48,6 +48,7 @@ var (
 	errInlineLong = fmt.Errorf("more inline data than the queue pair was made for: %w", syscall.EINVAL)
 	errHasSRQ     = fmt.Errorf("the queue pair takes receives from its shared receive queue: post them there: %w", syscall.EINVAL)
 	errSRQFailed  = fmt.Errorf("the shared receive queue is in error: %w", syscall.EIO)
+	errNoAH       = fmt.Errorf("a datagram needs an address handle of the same context: %w", syscall.EINVAL)
 	errInlineList = fmt.Errorf("inline data belongs in InlineData, not in SGList: %w", syscall.EINVAL)
 )
 

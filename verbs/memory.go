@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/softnic/softnicd/abi/ctl"
@@ -14,8 +15,10 @@ import (
 
 // PD is a protection domain: queue pairs use memory regions of their own domain only.
 type PD struct {
-	ctx    *Context
-	handle uint32
+	ctx      *Context
+	handle   uint32
+	parent   *ParentDomainAttr // what a parent domain was made of
+	children atomic.Int32      // parent domains of it
 }
 
 // AllocPD makes a protection domain.
@@ -24,12 +27,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	if err := c.call(ctl.OpAllocPD, &ctl.Empty{}, &r); err != nil {
 		return nil, err
 	}
-	return &PD{c, r.Handle}, nil
-}
-
-// Dealloc destroys the protection domain. EBUSY while regions, windows or queues are in it.
-func (p *PD) Dealloc() error {
-	return p.ctx.call(ctl.OpDeallocPD, &ctl.Handle{Handle: p.handle}, &ctl.Empty{})
+	return &PD{ctx: c, handle: r.Handle}, nil
 }
 
 // Buffer is memory that the application and the device share: the kind that is fastest to register and to reach.

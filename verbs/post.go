@@ -32,6 +32,12 @@ type SendWR struct {
 	FlushType   ib.FlushPlacement
 	FlushLevel  ib.FlushLevel
 
+	// SEND on a UD queue pair: where the datagram goes, and the Q_Key that it bears. In place of one with the top bit set
+	// goes the queue pair's own.
+	AH         *AH
+	RemoteQPN  ib.QPN
+	RemoteQKey ib.QKey
+
 	byVerb bool // a bind of BindMW
 }
 
@@ -130,6 +136,13 @@ func (q *QP) putSend(wr *SendWR) error {
 		RemoteAddr: wr.RemoteAddr, RKey: uint32(wr.RKey), Operand: wr.Swap, Compare: wr.CompareAdd,
 	}
 	switch wr.Opcode {
+	case ib.WRSend, ib.WRSendWithImm:
+		if q.init.Type == ib.QPTypeUD {
+			if wr.AH == nil || wr.AH.ctx != q.ctx {
+				return errNoAH
+			}
+			w.Operand, w.Compare = uint64(wr.RemoteQPN)<<32|uint64(wr.AH.handle), uint64(wr.RemoteQKey)
+		}
 	case ib.WRAtomicFetchAdd:
 		w.Operand, w.Compare = wr.CompareAdd, 0
 	case ib.WRSendWithInv, ib.WRLocalInv:

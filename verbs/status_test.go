@@ -19,8 +19,7 @@ import (
 
 // notYet are the statuses that this version has no way to raise, and what brings them.
 var notYet = map[string]string{
-	"REM_ABORT_ERR": "UC on a shared receive queue, of which messages are aborted",
-	"FATAL_ERR":     "faults at the verbs boundary: a device that failed as a whole completes nothing",
+	"FATAL_ERR": "faults at the verbs boundary: a device that failed as a whole completes nothing",
 }
 
 // provoked says for each status how it comes about for real.
@@ -116,6 +115,27 @@ var provoked = map[string]func(*testing.T){
 		check(t, b.qp.PostRecv(recv))
 		check(t, a.qp.PostSend(a.send(2, 64)))
 		wantError(a, 2, ib.WCRemOpErr)
+	},
+	"REM_ABORT_ERR": func(t *testing.T) {
+		// The end of a message is lost, which had a receive of a shared queue. The next message is received.
+		var net embedded.Network
+		b := newTypedSide(t, openDevice(t, embedded.Options{Network: &net, Wrap: func(p nic.Port) nic.Port {
+			return tampered{p, func(p *wire.Packet) {
+				if p.Opcode == wire.UCSendLast {
+					p.BTH().SetPSN(p.PSN().Next())
+				}
+			}}
+		}}), ib.QPTypeUC, true)
+		a := newTypedSide(t, openDevice(t, embedded.Options{Network: &net}), ib.QPTypeUC, false)
+		connectUC(t, a, b)
+		b.postRecv(b.recv(1, 0, 20000), b.recv(2, 0, 20000))
+		check(t, a.qp.PostSend(a.send(3, 20000), a.send(4, 10)))
+		if wc := b.expect(1, ib.WCRemAbortErr); wc.VendorErr == 0 {
+			t.Errorf("completion %+v without a vendor error", wc)
+		}
+		b.expect(2, ib.WCSuccess)
+		a.expect(3, ib.WCSuccess)
+		a.expect(4, ib.WCSuccess)
 	},
 	"RETRY_EXC_ERR": func(t *testing.T) {
 		a, b := newUnconnectedPair(t, nil)

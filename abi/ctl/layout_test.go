@@ -21,14 +21,14 @@ var messages = map[string]any{
 	"CreateQPReply": CreateQPReply{}, "QPAttr": QPAttr{}, "ModifyQP": ModifyQP{}, "QueryQPReply": QueryQPReply{},
 	"QueryCounters": QueryCounters{}, "QueryCountersReply": QueryCountersReply{},
 	"CreateSRQ": CreateSRQ{}, "CreateSRQReply": CreateSRQReply{}, "ModifySRQ": ModifySRQ{}, "QuerySRQReply": QuerySRQReply{},
-	"QueryQPCounters": QueryQPCounters{},
-	"ReregMR":         ReregMR{}, "AllocMW": AllocMW{}, "AllocMWReply": AllocMWReply{},
+	"QueryQPCounters": QueryQPCounters{}, "CreateAH": CreateAH{},
+	"ReregMR": ReregMR{}, "AllocMW": AllocMW{}, "AllocMWReply": AllocMWReply{},
 }
 
 func TestMessagesAreAll(t *testing.T) {
 	fset := token.NewFileSet()
 	found := map[string]bool{"Header": true}
-	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go"} {
+	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go", "ah.go"} {
 		f, err := parser.ParseFile(fset, name, nil, 0)
 		if err != nil {
 			t.Fatal(err)

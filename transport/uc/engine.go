@@ -82,7 +82,7 @@ func (e *service) Judge(r *transport.Request) (ib.WCStatus, transport.VendorErr)
 // Head implements unreliable.Service. AckReq is never set: nobody would answer.
 func (e *service) Head(f *wire.Frame, r *transport.Request, i, n uint32, psn ib.PSN) {
 	op := opcodes[r.Opcode].at(i, n)
-	h := unreliable.Header(f, op, e.Attr().DestQPN, psn)
+	h := unreliable.Header(f, op, e.Path().Partition(), e.Attr().DestQPN, psn)
 	f.Path = e.Path()
 	// SE belongs to the end of messages that consume a receive (IBA 9.2).
 	f.BTH().SetSolicited(r.Flags&ib.SendSolicited != 0 && op.Ends() && takesReceive(op))

@@ -22,6 +22,8 @@ type Config struct {
 	Common
 	// ActiveMTU returns the MTU of the port in bytes, the most that a datagram carries. It is asked for each.
 	ActiveMTU func() int
+	// PKey returns an entry of the port's P_Key table; nil means the default partition.
+	PKey func(index uint16) ib.PKey
 }
 
 // Engine is a queue pair for datagrams. It implements transport.Engine.
@@ -40,6 +42,9 @@ var (
 
 // New makes an engine in RESET.
 func New(cfg Config) *Engine {
+	if cfg.PKey == nil {
+		cfg.PKey = func(uint16) ib.PKey { return ib.DefaultPKey }
+	}
 	e := &Engine{cfg: cfg, grh: wire.Buffer{B: make([]byte, ib.GRHSize)}}
 	e.piece[0] = wire.Piece{Mem: &e.grh, Len: ib.GRHSize}
 	e.Base = unreliable.New(cfg.Common, (*service)(e))
@@ -69,7 +74,7 @@ func (e *service) Head(f *wire.Frame, r *transport.Request, _, _ uint32, psn ib.
 	if r.Opcode == ib.WRSendWithImm {
 		op = wire.UDSendOnlyImm
 	}
-	h := unreliable.Header(f, op, r.Datagram.QPN, psn)
+	h := unreliable.Header(f, op, e.cfg.PKey(e.Attr().PKeyIndex), r.Datagram.QPN, psn)
 	f.Path = r.Datagram.Path
 	f.BTH().SetSolicited(r.Flags&ib.SendSolicited != 0)
 	key := r.Datagram.QKey

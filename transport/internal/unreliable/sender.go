@@ -216,11 +216,11 @@ func (b *Base) send(now clock.Time, out *wire.Burst) int {
 	return f.Len()
 }
 
-// Header starts a frame: base transport header of a packet to qpn. There is one partition, and no alternate path.
-func Header(f *wire.Frame, op wire.Opcode, qpn ib.QPN, psn ib.PSN) []byte {
+// Header starts a frame: base transport header of a packet to qpn. There are no alternate paths.
+func Header(f *wire.Frame, op wire.Opcode, key ib.PKey, qpn ib.QPN, psn ib.PSN) []byte {
 	h := f.SetHeader(op)
 	bth := f.BTH()
-	bth.SetPKey(ib.DefaultPKey)
+	bth.SetPKey(key)
 	bth.SetMigReq(true)
 	bth.SetDestQP(qpn)
 	bth.SetPSN(psn)

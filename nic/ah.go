@@ -1,0 +1,121 @@
+package nic
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/wire"
+)
+
+// AH is an address handle: where datagrams go. The way is worked out when it is made (IBA 11.2.2.1), and packets that
+// follow it do so still when the handle is gone.
+type AH struct {
+	ctx    *Context
+	pd     *PD
+	path   *wire.Path
+	handle uint32
+	at     int
+}
+
+func (a *AH) place() *int { return &a.at }
+
+// Handle returns the number by which send requests name the handle. It is the context's own, and never 0.
+func (a *AH) Handle() uint32 { return a.handle }
+
+// routes are the address handles of a context as the shard sees them, by handle - 1.
+type routes struct {
+	list []*AH
+	free []uint32
+}
+
+// find returns the way that a handle of a protection domain stands for, nil if there is no such. Requests name handles as
+// they like.
+func (r *routes) find(handle uint32, pd *PD) *wire.Path {
+	i := uint64(handle) - 1 // of 0 beyond any list
+	if i >= uint64(len(r.list)) {
+		return nil
+	}
+	a := r.list[i]
+	if a == nil || a.pd != pd {
+		return nil
+	}
+	return a.path
+}
+
+// CreateAH makes an address handle (ibv_create_ah). The error wraps EINVAL for an address vector that leads nowhere,
+// EOPNOTSUPP for a multicast group, ENOMEM or EDQUOT when there are too many.
+func (c *Context) CreateAH(p *PD, attr *ib.AHAttr) (*AH, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, err := c.createAH(p, attr)
+	if err != nil {
+		return nil, fmt.Errorf("create ah: %w", err)
+	}
+	return a, nil
+}
+
+func (c *Context) createAH(p *PD, attr *ib.AHAttr) (*AH, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if err := c.ownsPD(p); err != nil {
+		return nil, err
+	}
+	if attr.GRH.DGID.IsMulticast() {
+		return nil, fmt.Errorf("address vector with multicast GID %s: multicast is not built in this version: %w",
+			attr.GRH.DGID, syscall.EOPNOTSUPP)
+	}
+	path, err := c.dev.gids.Load().newPath(attr, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.purse.charge(resAHs, 1); err != nil {
+		return nil, err
+	}
+	a := &AH{ctx: c, pd: p, path: path}
+	p.refs++
+	c.ahs.add(a)
+	c.shard.do(func(clock.Time) { c.routes.add(a) })
+	return a, nil
+}
+
+// add gives a its handle.
+func (r *routes) add(a *AH) {
+	if n := len(r.free); n > 0 {
+		a.handle = r.free[n-1]
+		r.free = r.free[:n-1]
+		r.list[a.handle-1] = a
+	} else {
+		r.list = append(r.list, a)
+		a.handle = uint32(len(r.list))
+	}
+	if a.path.FlowLabel == 0 {
+		// Without a flow label there is nothing to spread by; the handle serves, so that networks see several flows.
+		a.path.SourcePort = ib.FlowLabelUDPPort(a.handle, 0, 0)
+	}
+}
+
+func (r *routes) remove(a *AH) {
+	r.list[a.handle-1] = nil
+	r.free = append(r.free, a.handle)
+}
+
+// DestroyAH destroys an address handle. Requests that were posted with it and not taken end with LOC_QP_OP_ERR.
+func (c *Context) DestroyAH(a *AH) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a == nil || a.ctx != c || a.at < 0 {
+		return fmt.Errorf("destroy ah: no such address handle in this context: %w", syscall.EINVAL)
+	}
+	c.shard.do(func(clock.Time) { c.routes.remove(a) })
+	c.forgetAH(a)
+	return nil
+}
+
+func (c *Context) forgetAH(a *AH) {
+	c.ahs.remove(a)
+	a.pd.refs--
+	c.purse.uncharge(resAHs, 1)
+}
