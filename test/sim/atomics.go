@@ -51,6 +51,26 @@ func drawShared(d *dice, r *request) {
 
 func (r *request) isShared() bool { return r.word < 0 }
 
+// most is how many requests on a word may be under way, or have an end that nobody knows. The search for an order takes
+// long when there are many.
+const most = 8
+
+// privately takes a request away from its shared word if that is crowded: it works on one of the end's own.
+func (e *endpoint) privately(r *request) {
+	if !r.isShared() {
+		return
+	}
+	n := 0
+	for _, other := range e.peer.app.shared.asked[-1-r.word] {
+		if other.returned == 0 {
+			n++
+		}
+	}
+	if n >= most {
+		r.word = e.app.dice.below(ownWords)
+	}
+}
+
 // ask enters a request into the history of its word and returns how it names it.
 func (e *endpoint) ask(r *request) (addr uint64, key uint32) {
 	s := e.peer.app.shared
@@ -103,7 +123,7 @@ func wordModel(first uint64) porcupine.Model {
 }
 
 // patience bounds a search. It is far more than any takes; what is not found by then counts as right.
-const patience = 10 * time.Second
+const patience = 5 * time.Second
 
 // check asks whether the values returned, and those that are left, come from some order of the requests. One whose end is
 // not known may have come at any time, or not yet.

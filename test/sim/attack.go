@@ -73,17 +73,17 @@ var forgedRequests = []forgery{
 
 // record keeps some of the packets that go by.
 func (a *attacker) record(p *packet) {
-	const most = 32
+	const kept = 32
 	if a.left == 0 || !a.dice.chance(300) {
 		return
 	}
 	c := a.w.net.copy(p)
-	if len(a.recorded) < most {
+	if len(a.recorded) < kept {
 		a.recorded = append(a.recorded, c)
 		return
 	}
 	// What is old stays for longer than chance has it.
-	i := a.dice.between(most/4, most-1)
+	i := a.dice.between(kept/4, kept-1)
 	a.w.net.free = append(a.w.net.free, a.recorded[i])
 	a.recorded[i] = c
 }
@@ -149,7 +149,11 @@ func (a *attacker) unexpected(to *endpoint) ib.PSN {
 	case a.w.tamper.Lucky:
 		return attr.RQPSN
 	case a.dice.chance(500):
-		return to.peer.oldest().Sub(a.distance())
+		old := to.peer.oldest()
+		if old.After(attr.RQPSN) {
+			old = attr.RQPSN // what is behind was flushed, and the victim still waits for it
+		}
+		return old.Sub(a.distance())
 	}
 	return attr.RQPSN.Add(a.distance())
 }

@@ -22,6 +22,9 @@ func (w *world) end() {
 	w.settle()
 	w.inspect()
 	w.each((*endpoint).checkNumbers)
+	for _, c := range w.conns {
+		c.checkFatal(w)
+	}
 	w.checkClean()
 	if w.plan.Offend {
 		for _, c := range w.conns {

@@ -18,7 +18,7 @@ type connection struct {
 	broken bool // ran out of retries
 	// tainted says that one of its ends is mad: what goes over it means nothing.
 	tainted bool
-	faulty  *endpoint // whose memory was gone when it was wanted; nil for none
+	fatal   int // queue pairs of it that have to hear of an overrun
 
 	offence *offence // with which it ends; nil for none
 }
@@ -56,6 +56,8 @@ type endpoint struct {
 	fresh    ib.PSN     // of the next request packet that was never sent
 	learns   clock.Time // when this end hears that its peer has died
 	rnrEnds  clock.Time // when the peer may be asked again that was not ready; 0 if it was
+	faulty   bool       // memory of it was gone when it was wanted
+	cut      bool       // a completion queue of it has overrun
 	failed   bool       // a request or receive ended with an error
 	flushes  bool       // a request did: those behind it have to be flushed
 	closed   bool       // the application took it to the error state
@@ -221,7 +223,7 @@ func (e *endpoint) waits() bool { return !e.finished() && (e.posted > e.ended ||
 
 // finished reports whether everything that is to end has ended.
 func (e *endpoint) finished() bool {
-	if e.app.gone() {
+	if e.app.gone() || e.cut {
 		return true
 	}
 	if e.failed || e.closed || e.conn.offence != nil {

@@ -23,11 +23,11 @@ func (r *faultyRegion) gone(off uint64, n int) bool {
 	if e == nil || !e.app.w.now.Before(r.until) || off >= r.to || off+uint64(n) <= r.from {
 		return false
 	}
-	if e.conn.faulty == nil {
+	if !e.faulty {
 		e.app.w.census["memory faults that were met"]++
 		e.app.w.logf(e.name, "memory that is gone is wanted")
 	}
-	e.conn.faulty = e
+	e.faulty = true
 	return true
 }
 
@@ -80,16 +80,16 @@ func (t *trouble) vanish(e *endpoint) {
 
 // isFaulty reports whether a status tells of memory that is gone: the owner hears what is wrong with its own memory, the
 // peer that something is wrong with the owner, or nothing any more.
-func (c *connection) isFaulty(e *endpoint, s ib.WCStatus) bool {
-	switch {
-	case c.faulty == nil:
-		return false
-	case s == ib.WCWRFlushErr:
-		return e.block.State() == ib.StateErr
-	case c.faulty == e:
-		return s == ib.WCLocProtErr
+func (e *endpoint) isFaulty(s ib.WCStatus) bool {
+	switch s {
+	case ib.WCLocProtErr:
+		return e.faulty
+	case ib.WCRemOpErr, ib.WCRemAccessErr, ib.WCRetryExcErr:
+		return e.peer.faulty
+	case ib.WCWRFlushErr:
+		return (e.faulty || e.peer.faulty) && e.block.State() == ib.StateErr
 	}
-	return s == ib.WCRemOpErr || s == ib.WCRemAccessErr || s == ib.WCRetryExcErr
+	return false
 }
 
 // isFaulty reports whether an event tells of it: of a responder's memory. Then the connection is over for its owner, who
@@ -98,11 +98,12 @@ func (a *application) isFaulty(t ib.EventType, handle uint32) bool {
 	if t != ib.EventQPAccessErr || int64(handle) >= int64(len(a.w.conns)) {
 		return false
 	}
-	e := a.w.conns[handle].faulty
-	if e == nil || e.app != a {
-		return false
+	for _, e := range a.w.conns[handle].ends {
+		if e.faulty && e.app == a {
+			e.learns = a.w.now
+			a.wake(a.w.now + 1)
+			return true
+		}
 	}
-	e.learns = a.w.now
-	a.wake(a.w.now + 1)
-	return true
+	return false
 }

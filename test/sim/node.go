@@ -195,7 +195,11 @@ func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
 	if a.mad || concernsQP(t) && a.w.conns[handle].tainted {
 		return
 	}
-	if t != ib.EventCommEst && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) {
+	if t == ib.EventCQErr {
+		a.overran(handle)
+		return
+	}
+	if t != ib.EventCommEst && !a.isOverrun(t, handle) && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) {
 		a.w.accuse("%s: unexpected event %v of %d", a.name, t, handle)
 	}
 }
@@ -221,6 +225,10 @@ func (a *application) turn(at clock.Time) {
 		}
 	}
 	for _, q := range a.queues {
+		if q.small && !q.over && a.dice.chance(900) {
+			a.wake(a.w.now.Add(a.dice.upTo(time.Millisecond))) // it forgets to look
+			continue
+		}
 		q.drain()
 	}
 	rang := false

@@ -145,6 +145,7 @@ func (e *endpoint) prepareLocalInv(r, before *request, w *abi.SendWQE) {
 // inline.
 func (e *endpoint) prepareValue(r, _ *request, w *abi.SendWQE) {
 	d, t := e.app.dice, e.peer.target
+	e.privately(r)
 	r.data = make([]byte, 8)
 	binary.NativeEndian.PutUint64(r.data, r.operand)
 	switch {
@@ -166,7 +167,11 @@ func (e *endpoint) prepareValue(r, _ *request, w *abi.SendWQE) {
 }
 
 // prepareSharedRead reads a shared word.
-func (e *endpoint) prepareSharedRead(r, _ *request, w *abi.SendWQE) {
+func (e *endpoint) prepareSharedRead(r, before *request, w *abi.SendWQE) {
+	if e.privately(r); !r.isShared() {
+		e.becomes(ib.WRRDMARead, r, before, w)
+		return
+	}
 	r.local = e.source.claim(e.app.dice, r)
 	r.list = r.local.list(e.app.dice, 8, int(e.side.Cap.MaxSendSGE))
 	w.RemoteAddr, w.RKey = e.ask(r)

@@ -188,13 +188,13 @@ func (e *endpoint) fail(what string, status ib.WCStatus) {
 	switch {
 	case !first || e.conn.broken:
 		// When the connection broke here, it is another queue of this end whose flushes are seen first, perhaps.
-		if e.conn.isFaulty(e, status) || status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) {
+		if e.isFaulty(status) || status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) {
 			if !e.closed {
 				e.breaks()
 			}
 			return
 		}
-	case e.conn.isFaulty(e, status):
+	case e.isFaulty(status):
 		e.breaks()
 		return
 	case !w.plan.Fragile:

@@ -33,6 +33,8 @@ type Plan struct {
 	Death int
 	// Madness is the same for an application that goes mad.
 	Madness int
+	// Overrun is the chance in 1000 that a completion queue is too small.
+	Overrun int
 	// Piecemeal says that objects are destroyed one by one instead of with their context.
 	Piecemeal bool
 }
@@ -98,6 +100,9 @@ func NewPlan(seed uint64) *Plan {
 	if d.chance(100) {
 		p.Madness = d.between(1, 90)
 	}
+	if d.chance(80) {
+		p.Overrun, p.Offend, p.Devices = oneOf(d, 300, 1000), false, min(p.Devices, 2)
+	}
 	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
 	if !p.clean() {
@@ -107,6 +112,9 @@ func NewPlan(seed uint64) *Plan {
 		}
 	}
 	n := max(1, p.Devices-1) + oneOf(d, 0, 1, 2, 3, d.between(0, 3), d.between(0, 3), d.between(4, 12))
+	if p.Overrun > 0 {
+		n += 6 // it takes many requests to overrun a queue
+	}
 	for pairs := make([]int, p.Devices); n > 0; n-- {
 		// A chain holds the devices together; the rest is as it comes, and sometimes a device talks to itself.
 		a, b := len(p.Connections), len(p.Connections)+1
@@ -178,6 +186,9 @@ func newConnectionPlan(d *dice, p *Plan, a, b int) ConnectionPlan {
 	if !p.Fragile {
 		wait = max(wait, p.Faults.patience())
 	}
+	if p.Overrun > 0 {
+		c.App = [2]int{}
+	}
 	if p.Fragile {
 		c.Retries = uint8(d.below(8))
 		wait = d.upTo(2 * wait)
@@ -190,7 +201,7 @@ func newConnectionPlan(d *dice, p *Plan, a, b int) ConnectionPlan {
 	}
 	// Each receives what the other sends: receives are as long as the messages they are for.
 	for i := range c.Side {
-		c.Side[i].Script = newScript(d, &c.Side[i], &c)
+		c.Side[i].Script = newScript(d, &c.Side[i], &c, p.Overrun > 0)
 	}
 	return c
 }
@@ -198,6 +209,9 @@ func newConnectionPlan(d *dice, p *Plan, a, b int) ConnectionPlan {
 func newSidePlan(d *dice, p *Plan, c *ConnectionPlan) SidePlan {
 	depth := func() uint32 {
 		n := oneOf(d, 1, 2, 4, 8, 16)
+		if p.Overrun > 0 {
+			n = 32
+		}
 		for n > 1 && n*c.MaxBytes > 96<<10 {
 			n /= 2
 		}
@@ -209,7 +223,7 @@ func newSidePlan(d *dice, p *Plan, c *ConnectionPlan) SidePlan {
 			MaxSendSGE: uint32(oneOf(d, 1, 2, 4, 8, 32)), MaxRecvSGE: uint32(oneOf(d, 1, 2, 4, 8, 32)),
 			MaxInlineData: uint32(oneOf(d, 0, 16, 64, 256)),
 		},
-		SigAll:   d.chance(250),
+		SigAll:   d.chance(250) || p.Overrun > 0,
 		StartPSN: ib.NewPSN(d.r.Uint32()),
 		Reads:    uint8(oneOf(d, 1, 2, 4, 8)),
 		RNRTimer: uint8(d.between(1, 10)),
@@ -250,8 +264,8 @@ func (p *Plan) bound() time.Duration {
 func (p *Plan) String() string {
 	var b strings.Builder
 	n := &p.Network
-	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, piecemeal %v, %d forged packets\n",
-		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Piecemeal, p.Attack)
+	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, queues too small %d in 1000, piecemeal %v, %d forged packets\n",
+		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Overrun, p.Piecemeal, p.Attack)
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	if f := &p.Faults; !f.none() {

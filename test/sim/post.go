@@ -147,6 +147,7 @@ func (e *endpoint) nameWord(r *request, w *abi.SendWQE) {
 // prepareAtomic works on a word of the peer: one of this end's own, whose values are known, or the shared one.
 func (e *endpoint) prepareAtomic(r, _ *request, w *abi.SendWQE) {
 	d := e.app.dice
+	e.privately(r)
 	r.local = e.source.claim(d, r)
 	r.list = r.local.list(d, 8, int(e.side.Cap.MaxSendSGE))
 	w.Operand = r.operand

@@ -86,8 +86,12 @@ func (w *world) build() {
 func (n *node) application(index int) *application {
 	for len(n.apps) <= index {
 		a := newApplication(n, len(n.apps))
-		for range a.dice.between(1, 3) {
-			a.queues = append(a.queues, &queue{app: a})
+		most := 3
+		if n.w.plan.Overrun > 0 {
+			most = 1
+		}
+		for range a.dice.between(1, most) {
+			a.queues = append(a.queues, &queue{app: a, small: n.w.plan.Overrun > 0 && a.dice.chance(n.w.plan.Overrun)})
 		}
 		n.apps = append(n.apps, a)
 	}

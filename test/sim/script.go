@@ -68,8 +68,12 @@ func (r *request) String() string {
 }
 
 // newScript draws what one end sends.
-func newScript(d *dice, s *SidePlan, c *ConnectionPlan) []request {
-	script := make([]request, oneOf(d, 0, d.between(1, 10), d.between(10, 40), d.between(10, 40)))
+func newScript(d *dice, s *SidePlan, c *ConnectionPlan, busy bool) []request {
+	n := oneOf(d, 0, d.between(1, 10), d.between(10, 40), d.between(10, 40))
+	if busy {
+		n = d.between(30, 60)
+	}
+	script := make([]request, n)
 	unsignaled := 0
 	for i := range script {
 		r := &script[i]
