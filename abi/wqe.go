@@ -78,7 +78,8 @@ type RecvWQE struct {
 //	42  u16 slid
 //	44  u8  sl
 //	45  u8  dlid_path_bits
-//	46  u8  queue             0 send, 1 receive, 2 shared receive
+//	46  u8  queue             0 send, 1 receive, 2 shared receive, 3 shared receive of an XRC domain: then qp_num is a target's
+//	                          of any process, and qp_slot means nothing
 //	47  u8  reserved
 //	48  u32 qp_slot           the queue pair's doorbell slot, for finding it without a search
 //	52  u32 wqe_index         index of the request that completed: all before it are done with, too
@@ -111,6 +112,7 @@ const (
 	QueueSend       = 0
 	QueueRecv       = 1
 	QueueSharedRecv = 2
+	QueueXRCRecv    = 3
 )
 
 // CQEMarker is the status of the entry that ends a ring which was resized: the reader goes on in the new one.

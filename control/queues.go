@@ -22,7 +22,7 @@ type queue struct {
 // pair is a queue pair and where its block lies.
 type pair struct {
 	qp    *nic.QP
-	arena *arena
+	arena *arena // nil for an XRC target
 }
 
 func (s *Session) createChannel(*ctl.CreateChannel, *attachments) (any, []ctl.Attachment, error) {
@@ -143,9 +143,13 @@ func (s *Session) createQP(q *ctl.CreateQP) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("send cq: %w", err)
 	}
-	recv, err := s.queues.get(q.RecvCQ)
-	if err != nil {
-		return nil, fmt.Errorf("receive cq: %w", err)
+	var recvCQ *nic.CQ
+	if ib.QPType(min(q.Type, 255)) != ib.QPTypeXRCSend { // which receives nothing
+		recv, err := s.queues.get(q.RecvCQ)
+		if err != nil {
+			return nil, fmt.Errorf("receive cq: %w", err)
+		}
+		recvCQ = recv.cq
 	}
 	a, err := s.arenas.get(q.Arena)
 	if err != nil {
@@ -158,7 +162,7 @@ func (s *Session) createQP(q *ctl.CreateQP) (any, error) {
 		return nil, fmt.Errorf("type %d: %w", q.Type, syscall.EINVAL)
 	}
 	c := nic.QPConfig{
-		PD: pd, Type: ib.QPType(q.Type), SendCQ: send.cq, RecvCQ: recv.cq, SigAll: q.SigAll == 1,
+		PD: pd, Type: ib.QPType(q.Type), SendCQ: send.cq, RecvCQ: recvCQ, SigAll: q.SigAll == 1,
 		Cap: ib.QPCap{
 			MaxSendWR: q.MaxSendWR, MaxRecvWR: q.MaxRecvWR,
 			MaxSendSGE: q.MaxSendSGE, MaxRecvSGE: q.MaxRecvSGE, MaxInlineData: q.MaxInlineData,
@@ -229,6 +233,8 @@ func (s *Session) destroyQP(q *ctl.Handle) (any, error) {
 		return nil, fmt.Errorf("queue pair %d: %w", q.Handle, err)
 	}
 	s.pairs.remove(q.Handle)
-	v.arena.users--
+	if v.arena != nil {
+		v.arena.users--
+	}
 	return &ctl.Empty{}, nil
 }

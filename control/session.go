@@ -56,6 +56,7 @@ type Session struct {
 	pools        table[*pool]
 	pairs        table[*pair]
 	addresses    table[*nic.AH]
+	extended     table[*extended]
 }
 
 func newSession(peer Peer, foreign bool, devices []*Device, quota Quota, log *slog.Logger) *Session {
@@ -76,6 +77,7 @@ func newSession(peer Peer, foreign bool, devices []*Device, quota Quota, log *sl
 		pools:     newTable[*pool]("shared receive queue"),
 		pairs:     newTable[*pair]("queue pair"),
 		addresses: newTable[*nic.AH]("address handle"),
+		extended:  newTable[*extended]("XRC domain"),
 	}
 }
 
@@ -181,6 +183,9 @@ func (s *Session) Close() {
 	}
 	if !s.peer.Embedded {
 		shm.Unmap(s.bell)
+	}
+	for _, v := range s.extended.m {
+		s.release(v)
 	}
 	for _, ch := range s.channels.m {
 		ch.box.close()

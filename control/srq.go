@@ -16,27 +16,11 @@ type pool struct {
 }
 
 func (s *Session) createSRQ(q *ctl.CreateSRQ) (any, error) {
-	pd, err := s.domains.get(q.PD)
+	srq, h, err := s.makeSRQ(q, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.arenas.get(q.Arena)
-	if err != nil {
-		return nil, err
-	}
-	c := nic.SRQConfig{
-		PD: pd, MaxWR: q.MaxWR, MaxSGE: q.MaxSGE,
-		// The device judges the capacities before it asks for the block that they need.
-		Block:  func(l abi.QPLayout) ([]byte, error) { return a.place(q.Offset, l.Size()) },
-		Cookie: q.Cookie, Handle: s.pools.next(),
-	}
-	srq, err := s.ctx.CreateSRQ(c)
-	if err != nil {
-		return nil, err
-	}
-	a.users++
-	s.pools.put(c.Handle, &pool{srq, a})
-	return &ctl.CreateSRQReply{Handle: c.Handle, MaxWR: srq.MaxWR(), MaxSGE: q.MaxSGE}, nil
+	return &ctl.CreateSRQReply{Handle: h, MaxWR: srq.MaxWR(), MaxSGE: q.MaxSGE}, nil
 }
 
 func (s *Session) modifySRQ(q *ctl.ModifySRQ) (any, error) {

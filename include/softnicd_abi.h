@@ -192,6 +192,7 @@ SOFTNIC_ASSERT(offsetof(struct softnic_sge, lkey) == 12, "softnic_sge.lkey");
 #define SOFTNIC_QUEUE_SEND 0
 #define SOFTNIC_QUEUE_RECV 1
 #define SOFTNIC_QUEUE_SHARED_RECV 2
+#define SOFTNIC_QUEUE_XRC_RECV 3
 
 /*
  * CQEMarker is the status of the entry that ends a ring which was resized: the reader goes on in the new one.
@@ -406,6 +407,15 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 #define SOFTNIC_CTL_EVENT_CONTEXT_CLOSED 3
 #define SOFTNIC_CTL_EVENT_MTU 4 /* Value is the interface's MTU */
 #define SOFTNIC_CTL_EVENT_DRAINING 5 /* the daemon is going down */
+
+/*
+ * Operations of XRC.
+ */
+#define SOFTNIC_CTL_OP_OPEN_XRCD 36
+#define SOFTNIC_CTL_OP_CLOSE_XRCD 37
+#define SOFTNIC_CTL_OP_CREATE_XSRQ 38
+#define SOFTNIC_CTL_OP_CREATE_TARGET 39
+#define SOFTNIC_CTL_OP_OPEN_TARGET 40
 
 /* CreateAH makes an address handle. */
 struct softnic_ctl_create_ah {
@@ -1290,6 +1300,63 @@ struct softnic_ctl_alloc_mw_reply {
 SOFTNIC_ASSERT(sizeof(struct softnic_ctl_alloc_mw_reply) == 8, "softnic_ctl_alloc_mw_reply");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_alloc_mw_reply, handle) == 0, "softnic_ctl_alloc_mw_reply.handle");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_alloc_mw_reply, rkey) == 4, "softnic_ctl_alloc_mw_reply.rkey");
+
+/* OpenXRCD opens or makes an XRC domain: that of the file that is attached, else that which processes of the same user find by Name, else a private one. */
+struct softnic_ctl_open_xrcd {
+	uint8_t name[64]; /* zero-padded */
+	uint32_t flags; /* ib.XRCDFlags */
+	uint32_t reserved;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_open_xrcd) == 72, "softnic_ctl_open_xrcd");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_xrcd, name) == 0, "softnic_ctl_open_xrcd.name");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_xrcd, flags) == 64, "softnic_ctl_open_xrcd.flags");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_xrcd, reserved) == 68, "softnic_ctl_open_xrcd.reserved");
+
+/* CreateXSRQ makes a shared receive queue in an XRC domain, whose receives complete in CQ. */
+struct softnic_ctl_create_xsrq {
+	struct softnic_ctl_create_srq srq;
+	uint32_t xrcd;
+	uint32_t cq;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_xsrq) == 40, "softnic_ctl_create_xsrq");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_xsrq, srq) == 0, "softnic_ctl_create_xsrq.srq");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_xsrq, xrcd) == 32, "softnic_ctl_create_xsrq.xrcd");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_xsrq, cq) == 36, "softnic_ctl_create_xsrq.cq");
+
+/* CreateXSRQReply has the real capacities, and the number by which requests name the queue. */
+struct softnic_ctl_create_xsrq_reply {
+	uint32_t handle;
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t number;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_xsrq_reply) == 16, "softnic_ctl_create_xsrq_reply");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_xsrq_reply, handle) == 0, "softnic_ctl_create_xsrq_reply.handle");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_xsrq_reply, max_wr) == 4, "softnic_ctl_create_xsrq_reply.max_wr");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_xsrq_reply, max_sge) == 8, "softnic_ctl_create_xsrq_reply.max_sge");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_xsrq_reply, number) == 12, "softnic_ctl_create_xsrq_reply.number");
+
+/* CreateTarget makes an XRC target, a queue pair without rings. */
+struct softnic_ctl_create_target {
+	uint32_t xrcd;
+	uint32_t reserved;
+	uint64_t cookie;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_target) == 16, "softnic_ctl_create_target");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_target, xrcd) == 0, "softnic_ctl_create_target.xrcd");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_target, reserved) == 4, "softnic_ctl_create_target.reserved");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_target, cookie) == 8, "softnic_ctl_create_target.cookie");
+
+/* OpenTarget opens a target of the same domain. */
+struct softnic_ctl_open_target {
+	uint32_t xrcd;
+	uint32_t qpn;
+	uint64_t cookie;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_open_target) == 16, "softnic_ctl_open_target");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_target, xrcd) == 0, "softnic_ctl_open_target.xrcd");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_target, qpn) == 4, "softnic_ctl_open_target.qpn");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_open_target, cookie) == 8, "softnic_ctl_open_target.cookie");
 
 /* Strides of queues: see abi/wqe.go. */
 static inline uint32_t softnic_send_stride(uint32_t max_sge, uint32_t max_inline)

@@ -48,8 +48,11 @@ type Context struct {
 	mws    members[*MW]
 	cqs    members[*CQ]
 	srqs   members[*SRQ]
-	ahs    members[*AH]
-	memory uint64 // charged by ChargeMemory
+	xrcds  members[*XRCD]
+	// targets are handles of XRC targets, which are in another context.
+	targets members[*QP]
+	ahs     members[*AH]
+	memory  uint64 // charged by ChargeMemory
 
 	eventMu sync.Mutex
 	async   func(t ib.EventType, handle uint32, cookie uint64)
@@ -156,6 +159,7 @@ func (c *Context) Close() error {
 	for _, q := range qps {
 		q.release()
 	}
+	c.closeXRC()
 	for len(c.mws.list) > 0 {
 		c.forgetMW(c.mws.list[0])
 	}

@@ -62,6 +62,7 @@ type Device struct {
 	ledger  *ledger
 	pkeys   []ib.PKey
 	shard   *shard
+	xrc     xrcRegistry
 
 	linkMu     sync.Mutex // serialises SetLink
 	link       atomic.Pointer[Link]
@@ -247,7 +248,8 @@ func (d *Device) Attr() ib.DeviceAttr {
 		MaxSGERD:      l.MaxSGE,
 		MaxInlineData: l.MaxInlineData,
 		DeviceCapFlags: ib.CapBadPKeyCntr | ib.CapBadQKeyCntr | ib.CapCurrQPStateMod | ib.CapPortActiveEvent | ib.CapSysImageGUID | ib.CapRCRNRNakGen |
-			ib.CapSRQResize | ib.CapMemWindow | ib.CapMemMgtExt | ib.CapMemWindow2B | ib.CapFlushGlobal | ib.CapAtomicWrite,
+			ib.CapSRQResize | ib.CapMemWindow | ib.CapMemMgtExt | ib.CapMemWindow2B | ib.CapFlushGlobal | ib.CapAtomicWrite |
+			ib.CapXRC,
 		MaxCQ:           l.MaxCQ,
 		MaxCQE:          l.MaxCQE,
 		MaxMR:           l.MaxMR,
@@ -287,14 +289,23 @@ func nameGUID(name string) uint64 {
 
 func (d *Device) newRC(q *QP) transport.Engine {
 	l := &d.limits
-	capacity, recvDomain := q.cap, &q.pd.domain
-	if q.srq != nil {
-		capacity.MaxRecvSGE, recvDomain = q.srq.maxSGE, &q.srq.pd.domain
+	capacity := q.cap
+	var domain, recvDomain *dma.Domain
+	var target rc.Target
+	switch {
+	case q.xrc != nil:
+		capacity.MaxRecvSGE, target = abi.MaxSGE, (*served)(q)
+	case q.srq != nil:
+		capacity.MaxRecvSGE, domain, recvDomain = q.srq.maxSGE, &q.pd.domain, &q.srq.pd.domain
+	default:
+		domain = &q.pd.domain
 	}
 	return rc.New(rc.Config{
 		QPN:         q.qpn,
+		Service:     serviceOf(q.typ),
+		Target:      target,
 		Cap:         capacity,
-		Domain:      &q.pd.domain,
+		Domain:      domain,
 		RecvDomain:  recvDomain,
 		Table:       d.keys,
 		QP:          (*served)(q),

@@ -31,6 +31,7 @@ type QP struct {
 	shard          *shard
 	pd             *PD
 	typ            ib.QPType
+	xrc            *xrcDomain // of a target, which has neither PD nor CQs
 	sendCQ, recvCQ *CQ
 	srq            *SRQ // nil for none
 	sigAll         bool
@@ -40,6 +41,11 @@ type QP struct {
 	qpn            ib.QPN
 	slot           uint32 // of the context's doorbell
 	alive          bool   // guarded by ctx.mu
+
+	// A handle of a target has these and little else.
+	of   *QP
+	xrcd *XRCD
+	at   int
 
 	block  *abi.QPBlock
 	engine transport.Engine
@@ -52,6 +58,8 @@ type QP struct {
 	dead    bool // its context is: the engine is not called again
 
 	sendTaken, recvTaken uint32
+	pool                 *SRQ // of a target: the shared receive queue that the last request named, nil if that is gone
+	inHand               bool // of a target: its engine has a receive of pool
 	lastWQE              bool // QP_LAST_WQE_REACHED was raised
 	lied                 bool // a posted index made no sense: nothing more is fetched
 	doomed               bool // and the queue pair has to fail as soon as its engine returns
@@ -90,6 +98,9 @@ func (c *Context) CreateQP(cfg QPConfig) (*QP, error) {
 func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	if err := c.usable(); err != nil {
 		return nil, err
+	}
+	if cfg.Type == ib.QPTypeXRCSend {
+		cfg.RecvCQ, cfg.Cap.MaxRecvWR, cfg.Cap.MaxRecvSGE = nil, 0, 0 // an initiator receives nothing
 	}
 	if cfg.SRQ != nil {
 		cfg.Cap.MaxRecvWR, cfg.Cap.MaxRecvSGE = 0, 0 // there is no receive queue of its own
@@ -138,7 +149,9 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	q.congestion.engine, _ = q.engine.(paced)
 	q.pd.refs++
 	q.sendCQ.attach(q.cap.MaxSendWR)
-	q.recvCQ.attach(q.cap.MaxRecvWR)
+	if q.recvCQ != nil {
+		q.recvCQ.attach(q.cap.MaxRecvWR)
+	}
 	if q.srq != nil {
 		q.recvCQ.share(q.srq)
 		q.srq.refs++
@@ -155,18 +168,23 @@ func (c *Context) checkQP(cfg *QPConfig) error {
 	if err := c.ownsCQ(cfg.SendCQ); err != nil {
 		return fmt.Errorf("send queue: %w", err)
 	}
-	if err := c.ownsCQ(cfg.RecvCQ); err != nil {
+	if err := c.ownsCQ(cfg.RecvCQ); err != nil && cfg.Type != ib.QPTypeXRCSend {
 		return fmt.Errorf("receive queue: %w", err)
 	}
 	if cfg.SRQ != nil {
 		if err := c.ownsSRQ(cfg.SRQ); err != nil {
 			return err
 		}
+		if cfg.Type == ib.QPTypeXRCSend || cfg.SRQ.xrcd != nil {
+			return fmt.Errorf("type %s: it cannot have this shared receive queue: %w", cfg.Type, syscall.EINVAL)
+		}
 	}
 	switch cfg.Type {
-	case ib.QPTypeRC, ib.QPTypeUC, ib.QPTypeUD:
-	case ib.QPTypeXRCSend, ib.QPTypeXRCRecv, ib.QPTypeRawPacket:
-		return fmt.Errorf("type %s is not built in this version, only RC, UC and UD: %w", cfg.Type, syscall.EOPNOTSUPP)
+	case ib.QPTypeRC, ib.QPTypeUC, ib.QPTypeUD, ib.QPTypeXRCSend:
+	case ib.QPTypeXRCRecv:
+		return fmt.Errorf("type %s: a target belongs to an XRC domain, not to a protection domain: %w", cfg.Type, syscall.EINVAL)
+	case ib.QPTypeRawPacket:
+		return fmt.Errorf("type %s is not built in this version, only RC, UC, UD and XRC: %w", cfg.Type, syscall.EOPNOTSUPP)
 	default:
 		return fmt.Errorf("type %s: applications cannot have such: %w", cfg.Type, syscall.EINVAL)
 	}
@@ -196,17 +214,21 @@ func (c *Context) QueryQP(q *QP) (attr ib.QPAttr, capacity ib.QPCap, sigAll bool
 	if q == nil || q.ctx != c {
 		return ib.QPAttr{State: ib.StateUnknown, CurState: ib.StateUnknown}, ib.QPCap{}, false
 	}
-	c.shard.do(c.shard.query(q, &attr))
+	c.shard.do(c.shard.query(q.real(), &attr))
 	return attr, q.cap, q.sigAll
 }
 
-// DestroyQP destroys a queue pair. Outstanding requests vanish; when it returns the device does not touch the rings any
-// more.
+// DestroyQP destroys a queue pair, or gives up one handle of an XRC target. Outstanding requests vanish; when it returns
+// the device does not touch the rings any more.
 func (c *Context) DestroyQP(q *QP) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.ownsQP(q); err != nil {
 		return fmt.Errorf("destroy qp: %w", err)
+	}
+	if q.of != nil {
+		c.closeTarget(q)
+		return nil
 	}
 	c.shard.do(c.shard.retire(q))
 	c.releaseWindows(q)
@@ -220,7 +242,9 @@ func (q *QP) release() {
 	q.shard.table.put(q.qpn)
 	q.pd.refs--
 	q.sendCQ.detach(q.cap.MaxSendWR)
-	q.recvCQ.detach(q.cap.MaxRecvWR)
+	if q.recvCQ != nil {
+		q.recvCQ.detach(q.cap.MaxRecvWR)
+	}
 	if q.srq != nil {
 		q.recvCQ.unshare(q.srq)
 		q.srq.refs--

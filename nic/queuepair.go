@@ -88,6 +88,9 @@ func (q *served) FetchSend(r *transport.Request) transport.Fetched {
 
 // FetchRecv implements transport.QueuePair.
 func (q *served) FetchRecv(r *transport.Receive) transport.Fetched {
+	if q.xrc != nil {
+		return q.takeSelected(r)
+	}
 	if q.srq != nil {
 		// In the error state nothing is taken any more: what is posted is for the other queue pairs (IBA 10.2.9).
 		if q.state == ib.StateErr {
@@ -148,6 +151,10 @@ func (q *served) CompleteSend(r *transport.Request, c *transport.Completion) {
 
 // CompleteRecv implements transport.QueuePair.
 func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
+	if q.xrc != nil {
+		q.completeSelected(r, c)
+		return
+	}
 	queue := uint8(abi.QueueRecv)
 	if q.srq != nil {
 		queue = abi.QueueSharedRecv
@@ -155,7 +162,7 @@ func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
 	q.complete(q.recvCQ, queue, r.WRID, r.Index, c)
 }
 
-func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *transport.Completion) {
+func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *transport.Completion) (posted bool) {
 	s := q.shard
 	e := &s.cqe
 	*e = abi.CQE{}
@@ -167,10 +174,11 @@ func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *trans
 		e.SrcQP, e.SL = uint32(c.SrcQP), c.SL
 		e.Timestamp = uint64(s.now)
 	}
-	to.queue.Post(s.now, e, c.Solicited)
+	posted = to.queue.Post(s.now, e, c.Solicited)
 	if to.queue.Deadline() != never {
 		s.noteHeld(to)
 	}
+	return posted
 }
 
 // SetState implements transport.QueuePair.

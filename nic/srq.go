@@ -14,6 +14,9 @@ import (
 type SRQConfig struct {
 	PD            *PD // whose keys the receives name; that of the queue pairs may be another
 	MaxWR, MaxSGE uint32
+	// XRCD makes it a queue that XRC requests name: receives complete in CQ then, whoever takes them.
+	XRCD *XRCD
+	CQ   *CQ
 	// Block returns the memory for the ring: at least layout.Size() bytes, shared with the application.
 	Block  func(layout abi.QPLayout) ([]byte, error)
 	Cookie uint64
@@ -30,7 +33,10 @@ type SRQ struct {
 	cookie uint64
 	handle uint32
 	at     int
-	refs   int // queue pairs; guarded by ctx.mu
+	refs   int   // queue pairs; guarded by ctx.mu
+	xrcd   *XRCD // nil for none; guarded by ctx.mu
+	cq     *CQ   // with xrcd
+	number uint32
 
 	mu     sync.Mutex
 	block  *abi.QPBlock
@@ -69,6 +75,9 @@ func (c *Context) createSRQ(cfg *SRQConfig) (*SRQ, error) {
 	if cfg.MaxSGE == 0 || cfg.MaxSGE > l.MaxSRQSGE {
 		return nil, fmt.Errorf("max_sge %d: not within 1 to %d: %w", cfg.MaxSGE, l.MaxSRQSGE, syscall.EINVAL)
 	}
+	if err := c.checkXRC(cfg); err != nil {
+		return nil, err
+	}
 	if cfg.Block == nil {
 		return nil, fmt.Errorf("no memory for the ring: %w", syscall.EINVAL)
 	}
@@ -82,6 +91,12 @@ func (c *Context) createSRQ(cfg *SRQConfig) (*SRQ, error) {
 	}
 	if err := c.purse.charge(resSRQs, 1); err != nil {
 		return nil, err
+	}
+	if cfg.XRCD != nil {
+		if err := q.join(cfg.XRCD, cfg.CQ); err != nil {
+			c.purse.uncharge(resSRQs, 1)
+			return nil, err
+		}
 	}
 	q.pd.refs++
 	c.srqs.add(q)
@@ -213,7 +228,8 @@ func (c *Context) QuerySRQ(q *SRQ) (a ib.SRQAttr, posted uint32, err error) {
 	return ib.SRQAttr{MaxWR: q.depth, MaxSGE: q.maxSGE, SRQLimit: q.limit}, min(posted, q.depth), nil
 }
 
-// DestroySRQ destroys a shared receive queue and what is posted in it. The error wraps EBUSY while queue pairs use it.
+// DestroySRQ destroys a shared receive queue and what is posted in it. The error wraps EBUSY while queue pairs use it, or an
+// XRC target is in the middle of a message for it.
 func (c *Context) DestroySRQ(q *SRQ) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,6 +238,9 @@ func (c *Context) DestroySRQ(q *SRQ) error {
 	}
 	if q.refs > 0 {
 		return fmt.Errorf("destroy srq: %d queue pairs use it: %w", q.refs, syscall.EBUSY)
+	}
+	if q.xrcd != nil && !q.leave(false) {
+		return fmt.Errorf("destroy srq: a target has a receive of it in hand: %w", syscall.EBUSY)
 	}
 	c.forgetSRQ(q)
 	return nil

@@ -57,9 +57,9 @@ func (a RCAttr) fill(active ib.MTU) RCAttr {
 	return a
 }
 
-// ConnectRC takes a queue pair that was just made through INIT and RTR to RTS, connected to remote. It is three calls of
-// Modify with the attributes of a. Of local only the PSN counts. Receives can be posted before, in INIT, by whoever calls
-// Modify; after ConnectRC the peer may send at once, and waits for a receive by its RNR timer.
+// ConnectRC takes a queue pair that was just made, of RC or either half of XRC, through INIT and RTR to RTS, connected to
+// remote. It is three calls of Modify with the attributes of a. Of local only the PSN counts. Receives can be posted before,
+// in INIT, by whoever calls Modify; after ConnectRC the peer may send at once, and waits for a receive by its RNR timer.
 func (q *QP) ConnectRC(local, remote Endpoint, a RCAttr) error {
 	port := a.Port
 	if port == 0 {
@@ -87,6 +87,7 @@ func (q *QP) ConnectRC(local, remote Endpoint, a RCAttr) error {
 		{ib.StateRTS, ib.QPAttrSQPSN | ib.QPAttrTimeout | ib.QPAttrRetryCnt | ib.QPAttrRNRRetry | ib.QPAttrMaxRDAtomic},
 	} {
 		attr.State = step.to
+		step.mask &^= q.lacks()
 		if q.State() == step.to {
 			continue // the caller has done that one, to post receives before
 		}

@@ -201,6 +201,9 @@ func (q *CQ) release() {
 // account books an entry that was just taken with its queue pair, and reports whether it is for the application:
 // completions of a queue pair that was destroyed or reset since are not, nor is the marker of a Drain.
 func (q *CQ) account(v abi.CQEView) bool {
+	if v.Queue() == abi.QueueXRCRecv {
+		return true // its slot was free when it was taken, and the queue pair may be another process's
+	}
 	qp := q.ctx.slots.get(v.QPSlot())
 	if qp == nil || uint32(qp.qpn) != v.QPN() {
 		return false

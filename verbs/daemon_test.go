@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		runDaemon(path)
 	case "application":
 		runApplication(path)
+	case "xrc":
+		runXRC(path)
 	default:
 		os.Exit(m.Run())
 	}

@@ -38,6 +38,10 @@ type SendWR struct {
 	RemoteQPN  ib.QPN
 	RemoteQKey ib.QKey
 
+	// On an XRC_SEND queue pair: the SRQ.Number of the peer's shared receive queue that the request is for. A WRITE, READ or
+	// atomic too, since it works with the keys of that queue's domain.
+	RemoteSRQN uint32
+
 	byVerb bool // a bind of BindMW
 }
 
@@ -133,7 +137,7 @@ func (q *QP) putSend(wr *SendWR) error {
 	}
 	w := abi.SendWQE{
 		WRID: wr.WRID, Opcode: uint8(wr.Opcode), Flags: uint8(wr.Flags), Imm: wr.ImmData,
-		RemoteAddr: wr.RemoteAddr, RKey: uint32(wr.RKey), Operand: wr.Swap, Compare: wr.CompareAdd,
+		RemoteAddr: wr.RemoteAddr, RKey: uint32(wr.RKey), SRQN: wr.RemoteSRQN, Operand: wr.Swap, Compare: wr.CompareAdd,
 	}
 	switch wr.Opcode {
 	case ib.WRSend, ib.WRSendWithImm:

@@ -21,9 +21,9 @@ type QPAttr = ib.QPAttr
 
 // QPInitAttr is what a queue pair is made of. SendCQ and RecvCQ may be the same; the capacities are minimums.
 type QPInitAttr struct {
-	Type   ib.QPType
+	Type   ib.QPType // XRCD.CreateQP makes targets, XRC_RECV
 	SendCQ *CQ
-	RecvCQ *CQ
+	RecvCQ *CQ  // not for XRC_SEND, which receives nothing
 	SRQ    *SRQ // where receives come from, in place of a receive queue of its own; nil for none
 	Cap    QPCap
 	SigAll bool // every send request completes in SendCQ, signaled or not
@@ -41,6 +41,7 @@ type QP struct {
 	shard  int
 	mem    arena.Block
 	block  *abi.QPBlock
+	target bool // of XRC: mem, slot and queues are not there
 	closed atomic.Bool
 
 	send, recv workQueue
@@ -66,7 +67,11 @@ func (p *PD) CreateQP(init QPInitAttr) (*QP, error) {
 	if err := c.fail(); err != nil {
 		return nil, err
 	}
-	if init.SendCQ == nil || init.RecvCQ == nil || init.SendCQ.ctx != c || init.RecvCQ.ctx != c {
+	initiator := init.Type == ib.QPTypeXRCSend
+	if initiator {
+		init.RecvCQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = nil, 0, 0
+	}
+	if !ofContext(c, init.SendCQ) || !initiator && !ofContext(c, init.RecvCQ) {
 		return nil, fmt.Errorf("create qp: it needs completion queues of the same context: %w", syscall.EINVAL)
 	}
 	if init.SRQ != nil {
@@ -87,8 +92,11 @@ func (p *PD) CreateQP(init QPInitAttr) (*QP, error) {
 	}
 	q := &QP{ctx: c, pd: p, init: init, cookie: c.newCookie(), mem: block}
 	m := &ctl.CreateQP{
-		PD: p.handle, Type: uint32(init.Type), SendCQ: init.SendCQ.handle, RecvCQ: init.RecvCQ.handle,
+		PD: p.handle, Type: uint32(init.Type), SendCQ: init.SendCQ.handle,
 		Arena: block.Arena, Offset: block.Offset, Cookie: q.cookie,
+	}
+	if !initiator {
+		m.RecvCQ = init.RecvCQ.handle
 	}
 	m.SetCap(init.Cap)
 	if init.SigAll {
@@ -133,8 +141,11 @@ func (q *QP) QPN() ib.QPN { return q.qpn }
 // Cap returns the real capacities.
 func (q *QP) Cap() QPCap { return q.init.Cap }
 
-// State returns the state as the device last published it, without a request.
+// State returns the state as the device last published it, without a request unless it is an XRC target.
 func (q *QP) State() ib.QPState {
+	if q.target {
+		return q.targetState()
+	}
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
 	if q.closed.Load() {
@@ -147,7 +158,7 @@ func (q *QP) State() ib.QPState {
 // missing, not allowed or out of range is EINVAL and changes nothing.
 func (q *QP) Modify(attr *QPAttr, mask ib.QPAttrMask) error {
 	m := &ctl.ModifyQP{QP: q.handle, Mask: uint32(mask), Attr: ctl.FromQPAttr(attr)}
-	if mask&ib.QPAttrState != 0 && attr.State == ib.StateReset {
+	if mask&ib.QPAttrState != 0 && attr.State == ib.StateReset && !q.target {
 		return q.resetQueues(m)
 	}
 	return q.ctx.call(ctl.OpModifyQP, m, &ctl.Empty{})
@@ -167,7 +178,9 @@ func (q *QP) resetQueues(m *ctl.ModifyQP) error {
 		return err
 	}
 	q.send.forget(q.init.SendCQ)
-	q.recv.forget(q.init.RecvCQ)
+	if q.init.RecvCQ != nil {
+		q.recv.forget(q.init.RecvCQ)
+	}
 	return nil
 }
 
@@ -197,7 +210,8 @@ func (q *QP) Query() (QPAttr, QPInitAttr, error) {
 	return attr, init, err
 }
 
-// Close destroys the queue pair. Requests that have not completed vanish, and so may completions that were not polled.
+// Close destroys the queue pair; of an XRC target it lets go, and the last one destroys it. Requests that have not completed
+// vanish, and so may completions that were not polled.
 func (q *QP) Close() error {
 	if err := q.ctx.call(ctl.OpDestroyQP, &ctl.Handle{Handle: q.handle}, &ctl.Empty{}); err != nil {
 		return err
@@ -207,8 +221,14 @@ func (q *QP) Close() error {
 	q.ctx.mu.Unlock()
 	q.ctx.slots.remove(q.slot, q)
 	q.shut()
+	if q.target {
+		return nil
+	}
 	return q.ctx.arenas.Free(q.mem)
 }
+
+// ofContext tells whether there is such a completion queue in c.
+func ofContext(c *Context, q *CQ) bool { return q != nil && q.ctx == c }
 
 // shut keeps everybody from touching the block from now on.
 func (q *QP) shut() {

@@ -22,6 +22,7 @@ type SRQ struct {
 	handle uint32
 	cookie uint64
 	maxSGE uint32
+	number uint32 // in an XRC domain
 	closed atomic.Bool
 
 	mu     sync.Mutex
@@ -34,6 +35,16 @@ type SRQ struct {
 // at, see SRQ.Modify. Queue pairs use it that are made with it as QPInitAttr.SRQ. They may be in other domains; the keys in
 // receives are those of this one. EINVAL for sizes that the device does not offer.
 func (p *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
+	return p.createSRQ(attr, func(q *SRQ, m *ctl.CreateSRQ) error {
+		var r ctl.CreateSRQReply
+		err := p.ctx.call(ctl.OpCreateSRQ, m, &r)
+		q.handle = r.Handle
+		return err
+	})
+}
+
+// createSRQ makes everything but the device's part, which create asks for.
+func (p *PD) createSRQ(attr SRQAttr, create func(*SRQ, *ctl.CreateSRQ) error) (*SRQ, error) {
 	c := p.ctx
 	if err := c.fail(); err != nil {
 		return nil, err
@@ -49,15 +60,13 @@ func (p *PD) CreateSRQ(attr SRQAttr) (*SRQ, error) {
 	c.mu.Lock()
 	c.srqs[q.cookie] = q
 	c.mu.Unlock()
-	var r ctl.CreateSRQReply
-	if err := c.call(ctl.OpCreateSRQ, m, &r); err != nil {
+	if err := create(q, m); err != nil {
 		c.mu.Lock()
 		delete(c.srqs, q.cookie)
 		c.mu.Unlock()
 		c.arenas.Free(q.mem)
 		return nil, err
 	}
-	q.handle = r.Handle
 	return q, nil
 }
 

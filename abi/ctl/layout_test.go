@@ -22,13 +22,15 @@ var messages = map[string]any{
 	"QueryCounters": QueryCounters{}, "QueryCountersReply": QueryCountersReply{},
 	"CreateSRQ": CreateSRQ{}, "CreateSRQReply": CreateSRQReply{}, "ModifySRQ": ModifySRQ{}, "QuerySRQReply": QuerySRQReply{},
 	"QueryQPCounters": QueryQPCounters{}, "CreateAH": CreateAH{},
-	"ReregMR": ReregMR{}, "AllocMW": AllocMW{}, "AllocMWReply": AllocMWReply{},
+	"OpenXRCD": OpenXRCD{}, "CreateXSRQ": CreateXSRQ{}, "CreateXSRQReply": CreateXSRQReply{}, "CreateTarget": CreateTarget{},
+	"OpenTarget": OpenTarget{},
+	"ReregMR":    ReregMR{}, "AllocMW": AllocMW{}, "AllocMWReply": AllocMWReply{},
 }
 
 func TestMessagesAreAll(t *testing.T) {
 	fset := token.NewFileSet()
 	found := map[string]bool{"Header": true}
-	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go", "ah.go"} {
+	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go", "ah.go", "xrc.go"} {
 		f, err := parser.ParseFile(fset, name, nil, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -201,7 +201,7 @@ func prefixOf(p *types.Package) string {
 
 // acronyms are words that Go writes in capitals, or joined.
 var acronyms = []string{
-	"RKey", "LKey", "QKey", "PKeys", "PKey", "GUIDs", "CQs", "UID", "PID", "MTU", "GUID", "SGID", "DGID", "GID", "SRQ", "SRQN", "SGE", "SQD", "SQE", "SQ", "RQ", "QPN",
+	"RKey", "LKey", "QKey", "PKeys", "PKey", "GUIDs", "CQs", "UID", "PID", "MTU", "GUID", "SGID", "DGID", "GID", "XRCD", "XSRQ", "XRC", "SRQ", "SRQN", "SGE", "SQD", "SQE", "SQ", "RQ", "QPN",
 	"QP", "PSN", "WQE", "WR", "ID", "CQE", "CQ", "RDMA", "RD", "RNR", "MR", "MW", "AH", "PD", "SLID", "DLID", "SL", "HCA", "CA",
 	"ABI", "FW", "HW", "OK",
 }
