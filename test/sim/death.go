@@ -11,6 +11,12 @@ func (a *application) die() {
 	w.logf(a.name, "dies")
 	a.close()
 	a.dead = true
+	a.abandon()
+}
+
+// abandon is what a connection is to its peers when its application is gone, and its memory.
+func (a *application) abandon() {
+	w := a.w
 	scribble(a.shared.arena.mem)
 	for _, e := range a.endpoints {
 		scribble(e.arena.mem)

@@ -14,7 +14,7 @@ import (
 func (w *world) end() {
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
-			if a.mad {
+			if a.mad && !a.dead {
 				a.die() // or it would go on for ever
 			}
 		}
@@ -57,6 +57,7 @@ func (w *world) end() {
 		for _, a := range n.apps {
 			a.expectEmpty()
 		}
+		n.disperse()
 		n.reopen()
 		if err := n.dev.Close(); err != nil {
 			w.failf("%v", err)

@@ -54,6 +54,7 @@ type endpoint struct {
 	words    [ownWords]uint64
 	windows  []*window
 	fresh    ib.PSN     // of the next request packet that was never sent
+	orphaned int        // requests posted when the peer crashed
 	learns   clock.Time // when this end hears that its peer has died
 	rnrEnds  clock.Time // when the peer may be asked again that was not ready; 0 if it was
 	faulty   bool       // memory of it was gone when it was wanted
@@ -150,19 +151,32 @@ func (e *endpoint) prepare() {
 
 // connect takes the queue pair to RTS.
 func (e *endpoint) connect() {
+	if err := e.connectAs(e.app.ctx, e.qp); err != nil {
+		e.app.w.failf("%s: %v", e.name, err)
+	}
+	e.app.node.wake(e.app.w.now)
+}
+
+// connectAs connects a queue pair to the peer.
+func (e *endpoint) connectAs(ctx *nic.Context, qp *nic.QP) error {
 	p, peer := e.conn.plan, e.peer
 	a := ib.QPAttr{
 		State: ib.StateInit, PortNum: 1,
 		AccessFlags: ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessFlushGlobal,
 	}
-	e.modify(&a, ib.QPAttrState|ib.QPAttrPKeyIndex|ib.QPAttrPort|ib.QPAttrAccessFlags)
+	if err := ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrPKeyIndex|ib.QPAttrPort|ib.QPAttrAccessFlags); err != nil {
+		return err
+	}
 	a.State, a.PathMTU, a.DestQPN, a.RQPSN = ib.StateRTR, p.MTU, peer.qp.QPN(), peer.side.StartPSN
 	a.MaxDestRDAtomic, a.MinRNRTimer = max(peer.side.Reads, uint8(e.app.dice.below(9))), e.side.RNRTimer
 	a.AH = ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: peer.app.node.gid, TrafficClass: uint8(oneOf(e.app.dice, 0, 2, 106))}}
-	e.modify(&a, ib.QPAttrState|ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer)
+	if err := ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|
+		ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer); err != nil {
+		return err
+	}
 	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry = ib.StateRTS, e.side.StartPSN, p.Timeout, p.Retries, e.side.RNRRetry
 	a.MaxRDAtomic = e.side.Reads
-	e.modify(&a, ib.QPAttrState|ib.QPAttrSQPSN|ib.QPAttrTimeout|ib.QPAttrRetryCnt|ib.QPAttrRNRRetry|ib.QPAttrMaxRDAtomic)
+	return ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrSQPSN|ib.QPAttrTimeout|ib.QPAttrRetryCnt|ib.QPAttrRNRRetry|ib.QPAttrMaxRDAtomic)
 }
 
 func (e *endpoint) modify(a *ib.QPAttr, mask ib.QPAttrMask) {

@@ -25,6 +25,8 @@ type node struct {
 	next clock.Time // of its next round
 	link nic.Link
 
+	bystanders *bystanders
+
 	paused clock.Time // until when it stands still
 }
 
@@ -40,6 +42,13 @@ func newNode(w *world, index int) *node {
 		Name: "sim", Index: index + 1, MTU: 9000, MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(index)}, Up: true,
 		Addrs: []netip.Addr{addr},
 	}
+	n.boot()
+	return n
+}
+
+// boot makes the device.
+func (n *node) boot() {
+	w := n.w
 	var err error
 	n.dev, err = nic.New(nic.Config{
 		Name:   n.name,
@@ -58,7 +67,6 @@ func newNode(w *world, index int) *node {
 	if err != nil {
 		w.failf("%v", err)
 	}
-	return n
 }
 
 func (w *world) nodeOf(g ib.GID) *node {
@@ -221,6 +229,7 @@ func (a *application) turn(at clock.Time) {
 	}
 	for _, e := range a.endpoints {
 		if !a.w.now.Before(e.learns) {
+			e.checkOrphan()
 			e.close()
 		}
 	}

@@ -33,6 +33,8 @@ type Plan struct {
 	Death int
 	// Madness is the same for an application that goes mad.
 	Madness int
+	// Crash is how much of the work is done, in percent, when a device crashes and comes back; 0 if none does.
+	Crash int
 	// Overrun is the chance in 1000 that a completion queue is too small.
 	Overrun int
 	// Piecemeal says that objects are destroyed one by one instead of with their context.
@@ -99,6 +101,9 @@ func NewPlan(seed uint64) *Plan {
 	}
 	if d.chance(100) {
 		p.Madness = d.between(1, 90)
+	}
+	if d.chance(100) {
+		p.Crash = d.between(1, 90)
 	}
 	if d.chance(80) {
 		p.Overrun, p.Offend, p.Devices = oneOf(d, 300, 1000), false, min(p.Devices, 2)
@@ -256,6 +261,9 @@ func (p *Plan) bound() time.Duration {
 			each := 2*ib.AckTimeout(c.Timeout) + 2*p.roundTrip() + ib.RNRTimer(c.Side[1-j].RNRTimer) + s.Think + c.Side[1-j].Tardiness
 			t += time.Duration(len(s.Script)+1) * each
 		}
+		if p.Crash > 0 {
+			t += p.silence(c)
+		}
 	}
 	return t
 }
@@ -264,8 +272,8 @@ func (p *Plan) bound() time.Duration {
 func (p *Plan) String() string {
 	var b strings.Builder
 	n := &p.Network
-	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, queues too small %d in 1000, piecemeal %v, %d forged packets\n",
-		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Overrun, p.Piecemeal, p.Attack)
+	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, crash at %d %%, queues too small %d in 1000, piecemeal %v, %d forged packets\n",
+		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Crash, p.Overrun, p.Piecemeal, p.Attack)
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	if f := &p.Faults; !f.none() {

@@ -115,14 +115,18 @@ func (w *world) converse() {
 		if w.plan.Death > 0 && !w.died && w.done*100 >= w.total*w.plan.Death {
 			w.died = true
 			n := oneOf(w.net.dice, w.nodes...)
-			if a := oneOf(n.dice, n.apps...); !a.mad {
+			if a := oneOf(n.dice, n.apps...); !a.gone() {
 				a.die()
 			}
+		}
+		if w.plan.Crash > 0 && !w.crashed && w.done*100 >= w.total*w.plan.Crash {
+			w.crashed = true
+			oneOf(w.net.dice, w.nodes...).crash()
 		}
 		if w.plan.Madness > 0 && !w.mad && w.done*100 >= w.total*w.plan.Madness {
 			w.mad = true
 			n := oneOf(w.net.dice, w.nodes...)
-			if a := oneOf(n.dice, n.apps...); !a.dead && len(a.endpoints) > 0 {
+			if a := oneOf(n.dice, n.apps...); !a.gone() && len(a.endpoints) > 0 {
 				a.madden()
 			}
 		}

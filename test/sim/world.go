@@ -36,6 +36,7 @@ type world struct {
 	faults   bool
 	died     bool // an application has
 	mad      bool // one is
+	crashed  bool // a device has
 	done     int  // requests that have ended
 	total    int
 
