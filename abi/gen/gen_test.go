@@ -66,3 +66,26 @@ func TestNames(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestRunWritesWhatWasGenerated(t *testing.T) {
+	want, err := generate(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "a", "b", "abi.h")
+	if err := run(root, out); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the file differs, or %v", err)
+	}
+	if err := run(root, filepath.Join(out, "c")); err == nil {
+		t.Error("a file was taken for a folder")
+	}
+}
+
+func TestNoSource(t *testing.T) {
+	if err := run(t.TempDir(), "-"); err == nil {
+		t.Error("there is nothing to make a header of")
+	}
+}
