@@ -22,7 +22,7 @@ func expected() (names []string) {
 	}
 	return append(names, "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
 		"uses of a window", "binds of a window", "connections that broke", "linearizable histories", "mad applications",
-		"memory faults that were met", "queues that overran", "device crashes")
+		"memory faults that were met", "queues that overran", "device crashes", "rewritten headers")
 }
 
 // missing returns what is expected and never happened.

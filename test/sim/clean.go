@@ -13,7 +13,7 @@ import (
 // clean reports whether every packet that a port took arrives, in order, and in time.
 func (p *Plan) clean() bool {
 	n := &p.Network
-	return n.Loss+n.Duplicate+n.Corrupt == 0 && n.Jitter == 0 && (n.Reorder == 0 || n.Late == 0) && !p.Fragile && p.Faults.none() && p.Attack == 0 && p.Death+p.Madness+p.Overrun+p.Crash == 0
+	return n.Loss+n.Duplicate+n.Corrupt+n.Rewrite == 0 && n.Jitter == 0 && (n.Reorder == 0 || n.Late == 0) && !p.Fragile && p.Faults.none() && p.Attack == 0 && p.Death+p.Madness+p.Overrun+p.Crash == 0
 }
 
 // checkClean holds the counters of the devices against such a network.

@@ -24,10 +24,11 @@ type network struct {
 // packet is a datagram on its way.
 type packet struct {
 	wire.Datagram
-	end    *endpoint // that sent it
-	id     uint16    // IPv4 identification that it really has
-	spoilt bool      // it is not what was sent, in a place that the ICRC covers
-	forged bool      // by the attacker
+	end     *endpoint // that sent it
+	id      uint16    // IPv4 identification that it really has
+	spoilt  bool      // it is not what was sent, in a place that the ICRC covers
+	forged  bool      // by the attacker
+	altered bool      // a header is not what was sent, and the ICRC is right nevertheless
 }
 
 // port is how a device meets the network.
@@ -83,7 +84,7 @@ func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
 		drop := wire.Parse(&packets[n], &d.Datagram)
 		p.counters.Dropped[drop].Add(1)
 		switch {
-		case d.forged:
+		case d.forged, d.altered:
 		case drop == wire.Accepted && d.spoilt:
 			w.accuse("a spoilt packet was accepted: %s", describe(d.Bytes))
 		case drop != wire.Accepted && !d.spoilt:
@@ -168,6 +169,9 @@ func (n *network) carry(p *packet) {
 		n.spoil(p)
 		p.end.conn.losses++
 	}
+	if !p.spoilt && n.happens(n.plan.Rewrite) {
+		n.rewrite(p)
+	}
 	late := time.Duration(0)
 	if n.happens(n.plan.Reorder) {
 		late = n.dice.upTo(n.plan.Late)
@@ -188,6 +192,9 @@ func (n *network) send(p *packet, late time.Duration, note string) {
 	}
 	if p.spoilt {
 		note = "spoilt"
+	}
+	if p.altered {
+		note += " rewritten"
 	}
 	n.witness(p, note, false)
 	to := n.w.nodeOf(p.Dest)

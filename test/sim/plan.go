@@ -43,7 +43,7 @@ type Plan struct {
 
 // NetworkPlan says how bad the network is. Chances are in 1000.
 type NetworkPlan struct {
-	Loss, Duplicate, Reorder, Corrupt, Congest, Mark int
+	Loss, Duplicate, Reorder, Corrupt, Rewrite, Congest, Mark int
 
 	Latency time.Duration // of every packet
 	Jitter  time.Duration // on top, at most
@@ -164,6 +164,9 @@ func newNetworkPlan(d *dice, fragile bool) NetworkPlan {
 		return d.between(1, most)
 	}
 	n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest = some(30), some(100), some(100), some(20), some(30)
+	if d.chance(200) {
+		n.Rewrite = d.between(1, 20)
+	}
 	if fragile {
 		n.Loss = d.between(0, 300)
 	}
@@ -274,8 +277,8 @@ func (p *Plan) String() string {
 	n := &p.Network
 	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, crash at %d %%, queues too small %d in 1000, piecemeal %v, %d forged packets\n",
 		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Crash, p.Overrun, p.Piecemeal, p.Attack)
-	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
-		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
+	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, rewrite %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
+		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Rewrite, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	if f := &p.Faults; !f.none() {
 		fmt.Fprintf(&b, "faults: %d partitions to %v, one way %d in 1000; %d pauses to %v; %d spells of refused frames; %d port failures; memory vanishes %d times\n",
 			f.Partitions, f.Cut, f.OneWay, f.Pauses, f.Still, f.Refusals, f.Failures, f.Vanishings)
