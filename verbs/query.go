@@ -95,18 +95,5 @@ func (q *QP) Counters() ([]Counter, error) {
 
 // counters asks for pages of counters until it has all.
 func (c *Context) counters(op ctl.Op, request func(first uint32) any) ([]Counter, error) {
-	var list []Counter
-	for {
-		var r ctl.QueryCountersReply
-		if err := c.call(op, request(uint32(len(list))), &r); err != nil {
-			return nil, err
-		}
-		n := min(int(r.N), len(r.Names))
-		for i := range n {
-			list = append(list, Counter{text(r.Names[i][:]), r.Values[i]})
-		}
-		if n == 0 || len(list) >= int(r.Count) {
-			return list, nil
-		}
-	}
+	return pages(func(first uint32, r *ctl.QueryCountersReply) error { return c.call(op, request(first), r) })
 }

@@ -4,9 +4,12 @@
 //	softnicd run        the daemon, in the foreground
 //	softnicd devinfo    devices and ports, as ibv_devinfo prints them
 //	softnicd cq         completion queues, and how deep each should be
+//	softnicd status     devices, ports, objects, rates and counters, once
+//	softnicd top        the same, live
+//	softnicd events     what happens, as a stream
 //	softnicd perf       bandwidth, latency and message rate, with perftest's columns
 //
-// Exit codes: 0 done, 1 failed, 2 usage, 3 the port or the socket is taken or the interface is not there.
+// Exit codes: 0 done, 1 failed, 2 usage, 3 the port or the socket is taken, the interface is not there, or a right is wanting.
 package main
 
 import (
@@ -70,7 +73,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(newRun(), newDemo(), newDemoApp(), newDevinfo(), newPerf(), newCQ())
+	root.AddCommand(newRun(), newDemo(), newDemoApp(), newDevinfo(), newPerf(), newCQ(), newStatus(), newTop(), newEvents())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
