@@ -150,6 +150,11 @@ func TestBadRequests(t *testing.T) {
 	fds, maps := descriptors(t), mappings(t)
 	none := uint32(99)
 	qp := func(f func(*ctl.CreateQP)) *ctl.CreateQP { q := o.newQP(); f(q); return q }
+	ah := func(f func(*ctl.CreateAH)) *ctl.CreateAH {
+		q := &ctl.CreateAH{PD: o.pd, Port: 1, IsGlobal: 1, DGID: [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}}
+		f(q)
+		return q
+	}
 	mr := func(f func(*ctl.RegMR)) *ctl.RegMR { q := o.newMR(); f(q); return q }
 	for _, test := range []struct {
 		name    string
@@ -207,6 +212,13 @@ func TestBadRequests(t *testing.T) {
 		{"srq of 0 receives", ctl.OpCreateSRQ, &ctl.CreateSRQ{PD: o.pd, MaxSGE: 1, Arena: o.arena}, unix.EINVAL, "create srq: max_wr 0"},
 		{"srq of 2^32-1", ctl.OpCreateSRQ, &ctl.CreateSRQ{PD: o.pd, MaxWR: 1<<32 - 1, MaxSGE: 1, Arena: o.arena}, unix.EINVAL, "create srq: max_wr"},
 		{"srq outside", ctl.OpCreateSRQ, &ctl.CreateSRQ{PD: o.pd, MaxWR: 4, MaxSGE: 1, Arena: o.arena, Offset: 1<<20 - 64}, unix.EINVAL, "outside of the arena"},
+
+		{"ah", ctl.OpDestroyAH, &ctl.Handle{Handle: none}, unix.EINVAL, "no such address handle 99"},
+		{"ah without pd", ctl.OpCreateAH, ah(func(q *ctl.CreateAH) { q.PD = none }), unix.EINVAL, "no such protection domain 99"},
+		{"ah without grh", ctl.OpCreateAH, ah(func(q *ctl.CreateAH) { q.IsGlobal = 0 }), unix.EINVAL, "create ah: address vector without GRH"},
+		{"ah of a huge index", ctl.OpCreateAH, ah(func(q *ctl.CreateAH) { q.SGIDIndex = 256 }), unix.EINVAL, "sgid_index"},
+		{"ah of no gid", ctl.OpCreateAH, ah(func(q *ctl.CreateAH) { q.SGIDIndex = 255 }), unix.EINVAL, "GID index 255"},
+		{"ah of port 2", ctl.OpCreateAH, ah(func(q *ctl.CreateAH) { q.Port = 2 }), unix.EINVAL, "port 2"},
 
 		{"mr without pd", ctl.OpRegMR, mr(func(q *ctl.RegMR) { q.PD = none }), unix.EINVAL, "no such protection domain 99"},
 		{"mr without arena", ctl.OpRegMR, mr(func(q *ctl.RegMR) { q.Arena = none }), unix.EINVAL, "no such arena 99"},
