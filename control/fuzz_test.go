@@ -2,7 +2,11 @@ package control
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +26,13 @@ var requestSizes = map[ctl.Op]int{
 	ctl.OpRegMR: binary.Size(ctl.RegMR{}), ctl.OpCreateCQ: binary.Size(ctl.CreateCQ{}), ctl.OpCreateQP: binary.Size(ctl.CreateQP{}),
 	ctl.OpModifyQP: binary.Size(ctl.ModifyQP{}), ctl.OpQueryCounters: binary.Size(ctl.QueryCounters{}),
 	ctl.OpResizeCQ: binary.Size(ctl.ResizeCQ{}), ctl.OpModifyCQ: binary.Size(ctl.ModifyCQ{}),
+	ctl.OpReregMR: binary.Size(ctl.ReregMR{}), ctl.OpAllocMW: binary.Size(ctl.AllocMW{}), ctl.OpDeallocMW: handleSize,
+	ctl.OpCreateSRQ: binary.Size(ctl.CreateSRQ{}), ctl.OpModifySRQ: binary.Size(ctl.ModifySRQ{}), ctl.OpQuerySRQ: handleSize,
+	ctl.OpDestroySRQ: handleSize, ctl.OpQueryQPCounters: binary.Size(ctl.QueryQPCounters{}), ctl.OpListCQs: binary.Size(ctl.ListCQs{}),
+	ctl.OpCreateAH: binary.Size(ctl.CreateAH{}), ctl.OpDestroyAH: handleSize, ctl.OpListDevices: binary.Size(ctl.ListDevices{}),
+	ctl.OpOpenXRCD: binary.Size(ctl.OpenXRCD{}), ctl.OpCloseXRCD: handleSize, ctl.OpCreateXSRQ: binary.Size(ctl.CreateXSRQ{}),
+	ctl.OpCreateTarget: binary.Size(ctl.CreateTarget{}), ctl.OpOpenTarget: binary.Size(ctl.OpenTarget{}),
+	ctl.OpStatus: binary.Size(ctl.Status{}), ctl.OpDeviceCounters: binary.Size(ctl.DeviceCounters{}), ctl.OpEvents: binary.Size(ctl.Events{}),
 }
 
 var handleSize = binary.Size(ctl.Handle{})
@@ -46,7 +57,7 @@ func FuzzHandle(f *testing.F) {
 		b := append([]byte{byte(op), attach}, body...)
 		return append(b, make([]byte, requestSizes[op]-len(body))...)
 	}
-	var all []byte
+	var all, made []byte
 	for _, r := range [][]byte{
 		request(ctl.OpAddArena, 1, u32(1<<17, 0)),
 		request(ctl.OpAllocPD, 0, nil),
@@ -64,8 +75,22 @@ func FuzzHandle(f *testing.F) {
 	} {
 		f.Add(r)
 		all = append(all, r...)
+		if ctl.Op(r[0]) == ctl.OpModifyQP {
+			made = slices.Clone(all)
+		}
 	}
 	f.Add(all)
+	// Every operation there is, on the first object of its kind.
+	var ops []ctl.Op
+	for op := range operations {
+		ops = append(ops, op)
+	}
+	slices.Sort(ops)
+	for _, op := range ops {
+		if requestSizes[op] >= 4 {
+			f.Add(append(made[:len(made):len(made)], request(op, 0, u32(1))...))
+		}
+	}
 	memory := make([]byte, 1<<17)
 	f.Fuzz(func(t *testing.T, script []byte) {
 		s, err := srv.NewSession()
@@ -106,4 +131,19 @@ func FuzzHandle(f *testing.F) {
 			script = script[2+n:]
 		}
 	})
+}
+
+// An operation whose size the fuzzer does not know would never get past the first check.
+func TestFuzzKnowsEveryOperation(t *testing.T) {
+	for op, o := range operations {
+		_, _, err := o.run(nil, op, make([]byte, requestSizes[op]+1), nil)
+		var refusal *ctl.Error
+		if !errors.As(err, &refusal) {
+			t.Errorf("%s: a body of %d bytes was taken: requestSizes has the wrong size", o.name, requestSizes[op]+1)
+			continue
+		}
+		if want := fmt.Sprintf("%d expected", requestSizes[op]); !strings.Contains(refusal.Sentence, want) {
+			t.Errorf("%s: requestSizes says %d, but: %v", o.name, requestSizes[op], err)
+		}
+	}
 }
