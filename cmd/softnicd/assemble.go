@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"syscall"
 
 	"github.com/softnic/softnicd/control"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/link/capture"
 	"github.com/softnic/softnicd/link/local"
 	"github.com/softnic/softnicd/link/netdev"
-	"github.com/softnic/softnicd/link/udp"
 	"github.com/softnic/softnicd/nic"
 )
 
@@ -22,8 +20,8 @@ const localFrames = 1024
 // device is a NIC with what it stands on.
 type device struct {
 	spec  netdev.Spec
-	index int // of its network interface
-	udp   *udp.Port
+	index int     // of its network interface
+	port  netPort // to the network
 	page  *control.Page
 	nic   *nic.Device
 }
@@ -83,17 +81,12 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 			}
 		}
 	}()
-	d.udp, err = udp.Open(udp.Config{Addrs: under.Addrs, Interface: under.Index, Port: c.Port, Log: log.With("device", spec.Device)})
-	if err != nil {
-		err = fmt.Errorf("device %s: %w", spec.Device, err)
-		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
-			err = taken(err)
-		}
-		return nil, err
+	if d.port, err = c.openPort(&under, log.With("device", spec.Device)); err != nil {
+		return nil, fmt.Errorf("device %s: %w", spec.Device, err)
 	}
-	undo = append(undo, d.udp.Close)
+	undo = append(undo, d.port.Close)
 	isLocal := func(g ib.GID) bool { return d.nic.IsLocal(g) }
-	port := local.Mux(local.New(localFrames), d.udp, isLocal)
+	port := local.Mux(local.New(localFrames), d.port, isLocal)
 	if file != nil {
 		if port, err = file.Wrap(spec.Device, port, isLocal); err != nil {
 			return nil, fmt.Errorf("device %s: capture: %w", spec.Device, err)
@@ -103,7 +96,7 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 		return nil, err
 	}
 	undo = append(undo, d.page.Close)
-	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, PKeys: keys, Limits: c.limits(d.udp.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
+	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, PKeys: keys, Limits: c.limits(d.port.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +117,7 @@ func (d *device) refresh(log *slog.Logger) {
 	if len(under.Addrs) > 0 {
 		d.index = under.Index
 		var bind error
-		d.nic.WithPort(func() { bind = d.udp.SetAddrs(under.Addrs) })
+		d.nic.WithPort(func() { bind = d.port.SetAddrs(under.Addrs) })
 		if bind != nil {
 			log.Warn("the new addresses cannot be bound; the old ones stay", "device", d.spec.Device, "err", bind)
 			return

@@ -31,6 +31,7 @@ type config struct {
 	DCQCN    onOff         `yaml:"dcqcn"`
 
 	PKey []string `yaml:"pkey"`
+	Link linkKind `yaml:"link"`
 }
 
 // flags declares a flag for each key of the file.
@@ -41,6 +42,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Capture, "capture", "", "write every packet to this pcapng file")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
+	f.Var(&c.Link, "link", "how packets travel: udp, by ordinary sockets; raw, by packet sockets, as whole Ethernet frames, which needs CAP_NET_RAW (default udp)")
 	f.Var(&c.Reclaim, "reclaim", "when a send slot comes back: poll, when its completion is polled, as on hardware; completion, when the request completes, as with Linux rxe (default as the profile says)")
 	f.StringArrayVar(&c.PKey, "pkey", nil, "the P_Key table from entry 0 on, as 0xffff; the top bit is full membership (repeatable; default 0xffff)")
 	f.DurationVar(&c.AckFloor, "ack-floor", 0, "least effective local ACK timeout, whatever queue pairs ask for: a busy host stalls longer (default 4ms)")
@@ -102,6 +104,9 @@ func (c *config) adopt(f *pflag.FlagSet, file *config) {
 	}
 	if file.Port != 0 && !f.Changed("port") {
 		c.Port = file.Port
+	}
+	if file.Link != "" && !f.Changed("link") {
+		c.Link = file.Link
 	}
 	if file.Reclaim != "" && !f.Changed("reclaim") {
 		c.Reclaim = file.Reclaim

@@ -46,6 +46,7 @@ line-rate: 40000
 cnp: off
 dcqcn: off
 pkey: ["0xffff", "0x8001"]
+link: raw
 `
 
 // A flag beats a variable, and a variable beats the file, for each key by itself.
@@ -63,7 +64,7 @@ func TestPrecedence(t *testing.T) {
 	check(config{LogLevel: "info", Port: 4791}, "")
 	check(config{LogLevel: "info", Port: 4791}, "# nothing\n")
 	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion,
-		7 * time.Millisecond, 500000, 40000, off, off, []string{"0xffff", "0x8001"}}
+		7 * time.Millisecond, 500000, 40000, off, off, []string{"0xffff", "0x8001"}, linkRaw}
 	check(file, wholeFile)
 
 	t.Setenv("SOFTNICD_SOCKET", "/env.sock")
@@ -145,6 +146,7 @@ func TestBadFiles(t *testing.T) {
 		{"port: 1\nport: 2\n", "[2:1]"},
 		{"[", "[1:1]"},
 		{"reclaim: sometimes\n", "poll or completion expected"},
+		{"link: dsl\n", "udp or raw expected"},
 	} {
 		_, err := load(t, c.file)
 		var e *exitError

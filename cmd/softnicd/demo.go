@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type demoOptions struct {
 	capture string
 	output  string
 	port    uint16
+	link    linkKind
 }
 
 // demoLimit bounds the whole conversation: it takes well below a second.
@@ -42,7 +44,8 @@ every completion and every packet, checks every byte, and exits 1 if anything di
 module and no configuration.`,
 		RunE: func(c *cobra.Command, _ []string) error { return runDemo(c.Context(), &o, c.OutOrStdout()) },
 	}
-	c.Flags().BoolVar(&o.local, "local", false, "let both queue pairs share one device and the local link, instead of UDP")
+	c.Flags().BoolVar(&o.local, "local", false, "let both queue pairs share one device and the local link")
+	c.Flags().Var(&o.link, "link", "how packets travel between the devices: udp, or raw, which needs CAP_NET_RAW (default udp)")
 	c.Flags().StringVar(&o.mr, "mr", "shared", "memory that the applications register: shared, or process (their own, which the device reaches by system calls)")
 	c.Flags().StringVar(&o.capture, "capture", "", "keep the packets in this pcapng file")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
@@ -106,7 +109,7 @@ func linkName(o *demoOptions) string {
 	if o.local {
 		return "local"
 	}
-	return "udp"
+	return string(cmp.Or(o.link, linkUDP))
 }
 
 // process is a child of the demo.
@@ -173,7 +176,8 @@ func (p *process) kill() {
 func startDaemon(ctx context.Context, o *demoOptions, dir, capture string) (*process, error) {
 	socket := filepath.Join(dir, "softnicd.sock")
 	args := []string{"run", "--socket", socket, "--capture", capture, "--log-level", "warn",
-		"--port", fmt.Sprint(o.port), "--device", "softnic0=127.0.0.1"}
+		"--port", fmt.Sprint(o.port), "--device", "softnic0=127.0.0.1",
+		"--link", string(cmp.Or(o.link, linkUDP))}
 	if !o.local {
 		args = append(args, "--device", "softnic1=127.0.0.2")
 	}

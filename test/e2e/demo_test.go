@@ -96,10 +96,14 @@ func TestDemo(t *testing.T) {
 	}{
 		{"udp", "udp", "shared", nil},
 		{"local", "local", "shared", []string{"--local"}},
+		{"raw", "raw", "shared", []string{"--link", "raw"}},
 		{"process", "udp", "process", []string{"--mr", "process"}},
 		{"local process", "local", "process", []string{"--local", "--mr", "process"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.link == "raw" {
+				needRaw(t)
+			}
 			d := runDemo(t, c.args...)
 			if !d.OK || d.Link != c.link || d.Memory != c.memory || len(d.Differences) > 0 || len(d.Applications) != 2 {
 				t.Fatalf("%+v", d)
@@ -202,7 +206,7 @@ func checkText(t *testing.T, text string) {
 
 func TestDemoBadFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--nosuch"}, {"-o", "xml"}, {"--mr", "borrowed"}, {"--port", "many"}, {"extra"},
+		{"--nosuch"}, {"-o", "xml"}, {"--mr", "borrowed"}, {"--port", "many"}, {"--link", "dsl"}, {"extra"},
 	} {
 		r := softnic(t, patience, append([]string{"demo"}, args...)...)
 		if r.code != 2 || r.stdout != "" || !strings.HasPrefix(r.stderr, "softnicd: ") {

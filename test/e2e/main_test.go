@@ -42,7 +42,7 @@ func build(m *testing.M) int {
 		return 1
 	}
 	// Whatever the caller has configured is not for these daemons.
-	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM"} {
+	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK"} {
 		os.Unsetenv("SOFTNICD_" + name)
 	}
 	os.Unsetenv("NOTIFY_SOCKET")
