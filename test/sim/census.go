@@ -22,7 +22,8 @@ func expected() (names []string) {
 	}
 	return append(names, "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
 		"uses of a window", "binds of a window", "connections that broke", "linearizable histories", "mad applications",
-		"memory faults that were met", "queues that overran", "device crashes", "rewritten headers")
+		"memory faults that were met", "queues that overran", "device crashes", "rewritten headers",
+		"shared receives", "limits of shared receive queues")
 }
 
 // missing returns what is expected and never happened.

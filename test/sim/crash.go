@@ -25,6 +25,9 @@ func (n *node) crash() {
 		for _, e := range a.endpoints {
 			scribble(e.rings)
 		}
+		if a.pool != nil {
+			scribble(a.pool.rings)
+		}
 		a.abandon()
 		for _, e := range a.endpoints {
 			p := e.peer

@@ -18,6 +18,10 @@ func (a *application) die() {
 func (a *application) abandon() {
 	w := a.w
 	scribble(a.shared.arena.mem)
+	if a.pool != nil {
+		scribble(a.pool.arena.mem)
+		a.pool.arena.areas[0].gone = true
+	}
 	for _, e := range a.endpoints {
 		scribble(e.arena.mem)
 		for _, x := range e.arena.areas {

@@ -102,6 +102,9 @@ func (w *world) inspect() {
 			if !a.gone() && !a.shared.tainted {
 				a.shared.check(a)
 			}
+			if a.pool != nil && !a.gone() {
+				a.pool.inspect()
+			}
 		}
 	}
 }
@@ -144,6 +147,9 @@ func (a *application) close() {
 	for _, q := range a.queues {
 		scribble(q.block)
 	}
+	if a.pool != nil {
+		scribble(a.pool.rings)
+	}
 	for _, e := range a.endpoints {
 		scribble(e.rings)
 	}
@@ -170,6 +176,10 @@ func (a *application) dismantle() {
 	for _, e := range a.endpoints {
 		busy("cq", a.ctx.DestroyCQ(e.sendQueue.cq))
 		destroy("qp", func() error { return a.ctx.DestroyQP(e.qp) })
+	}
+	if p := a.pool; p != nil {
+		destroy("srq", func() error { return a.ctx.DestroySRQ(p.srq) })
+		destroy("mr", func() error { return a.ctx.DeregMR(p.arena.areas[0].mr) })
 	}
 	for _, v := range a.windows {
 		destroy("mw", func() error { return a.ctx.DeallocMW(v.mw) })
@@ -198,6 +208,12 @@ func (a *application) expectEmpty() {
 	check("doorbell page", a.page)
 	for _, q := range a.queues {
 		check("completion queue", q.block)
+	}
+	if a.pool != nil {
+		check("shared receive queue", a.pool.rings)
+		if a.dead {
+			check("region", a.pool.arena.mem)
+		}
 	}
 	for _, e := range a.endpoints {
 		check("queue pair", e.rings)
@@ -236,6 +252,13 @@ func (n *node) reopen() {
 		if err := memory.register(a.ctx, pd, memory.areas[0], ib.AccessLocalWrite); err != nil {
 			w.failf("%v", err)
 		}
+	}
+	for range 4 {
+		must(w, func() (*nic.SRQ, error) {
+			return a.ctx.CreateSRQ(nic.SRQConfig{PD: pd, MaxWR: 1, MaxSGE: 1, Block: func(l abi.QPLayout) ([]byte, error) {
+				return make([]byte, l.Size()), nil
+			}})
+		})
 	}
 	for range 128 {
 		must(w, func() (*nic.MW, error) { return a.ctx.AllocMW(pd, ib.MWType2, 1) })

@@ -35,6 +35,8 @@ type endpoint struct {
 	block                *abi.QPBlock
 	rings                []byte
 	sendQueue, recvQueue *queue
+	pool                 *pool // where receives come from; nil for a receive queue of its own
+	last                 bool  // QP_LAST_WQE_REACHED was heard
 
 	arena                *arena
 	source, sink, target *area // of what is sent (and READ results), of receives, and what the peer may touch
@@ -86,6 +88,11 @@ func newEndpoint(conn *connection, side int, app *application) *endpoint {
 		return q
 	}
 	c := abi.RoundQPCap(e.side.Cap)
+	if p := app.pool; p != nil && d.chance(700) {
+		e.pool = p
+		p.bytes = max(p.bytes, conn.plan.MaxBytes)
+		c.MaxRecvWR = uint32(p.depth)
+	}
 	e.sendQueue, e.recvQueue = pick(c.MaxSendWR), pick(c.MaxRecvWR)
 	return e
 }
@@ -94,9 +101,13 @@ func newEndpoint(conn *connection, side int, app *application) *endpoint {
 func (e *endpoint) create() {
 	w, d, c := e.app.w, e.app.dice, &e.side.Cap
 	asked := *c
+	var srq *nic.SRQ
+	if e.pool != nil {
+		srq, asked.MaxRecvWR, asked.MaxRecvSGE = e.pool.srq, 0, 0
+	}
 	var err error
 	e.qp, err = e.app.ctx.CreateQP(nic.QPConfig{
-		PD: e.app.pd, Type: ib.QPTypeRC, SendCQ: e.sendQueue.cq, RecvCQ: e.recvQueue.cq, SigAll: e.side.SigAll, Cap: asked,
+		PD: e.app.pd, Type: ib.QPTypeRC, SendCQ: e.sendQueue.cq, RecvCQ: e.recvQueue.cq, SRQ: srq, SigAll: e.side.SigAll, Cap: asked,
 		Block: func(l abi.QPLayout) ([]byte, error) {
 			e.rings = make([]byte, l.Size())
 			e.block, err = abi.NewQPBlock(e.rings, l)
@@ -211,7 +222,7 @@ func (e *endpoint) mayPost() bool {
 }
 
 func (e *endpoint) mayReceive() bool {
-	return !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
+	return e.pool == nil && !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
 }
 
 // wants returns when the application has something to do for this end of itself.
@@ -233,7 +244,9 @@ func (e *endpoint) wants() clock.Time {
 }
 
 // waits reports whether completions are outstanding.
-func (e *endpoint) waits() bool { return !e.finished() && (e.posted > e.ended || e.ready > e.taken) }
+func (e *endpoint) waits() bool {
+	return !e.finished() && (e.posted > e.ended || e.ready > e.taken || e.pool != nil)
+}
 
 // finished reports whether everything that is to end has ended.
 func (e *endpoint) finished() bool {
@@ -241,7 +254,7 @@ func (e *endpoint) finished() bool {
 		return true
 	}
 	if e.failed || e.closed || e.conn.offence != nil {
-		return e.drained && e.ended == e.posted && e.taken == e.ready
+		return e.drained && e.ended == e.posted && e.taken == e.ready && (e.pool == nil || e.last)
 	}
 	return e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
 }

@@ -56,6 +56,9 @@ func (a *application) raveOnce() {
 		e.block.PublishRecv(uint32(e.ready + d.between(-3, 40)))
 	case 4:
 		a.smear(a.page)
+		if a.pool != nil {
+			a.smear(a.pool.rings)
+		}
 	case 5: // arm word, consumer index, entries
 		a.smear(q.block)
 	case 6:

@@ -57,7 +57,7 @@ func (n *node) boot() {
 		Random: n.dice,
 		Limits: nic.Limits{
 			// No more than is used, so that what is not given back is missed.
-			MaxQP: 32, MaxCQ: 16, MaxMR: 128, MaxPD: 4, MaxContexts: 2,
+			MaxQP: 32, MaxCQ: 16, MaxSRQ: 4, MaxMR: 128, MaxPD: 4, MaxContexts: 2,
 			AckFloor: -1, Window: w.plan.Window, AckEvery: w.plan.AckEvery,
 		},
 		Link:   n.link,
@@ -137,6 +137,7 @@ type application struct {
 	queues    []*queue
 	endpoints []*endpoint
 	windows   []*window
+	pool      *pool // nil for none
 	shared    *sharedMemory
 	manner    manner
 	next      clock.Time // of its next turn
@@ -172,6 +173,7 @@ func newApplication(n *node, index int) *application {
 	a.open()
 	a.pd = must(w, a.ctx.AllocPD)
 	a.shared = newSharedMemory(a)
+	a.pool = newPool(a)
 	return a
 }
 
@@ -200,6 +202,9 @@ func (a *application) open() {
 // event takes an asynchronous event. In honest company there are none but COMM_EST.
 func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
 	a.w.record(uint64(a.w.now), uint64(t), uint64(handle))
+	if a.isLast(t, handle) {
+		return
+	}
 	if a.mad || concernsQP(t) && a.w.conns[handle].tainted {
 		return
 	}
@@ -207,7 +212,7 @@ func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
 		a.overran(handle)
 		return
 	}
-	if t != ib.EventCommEst && !a.isOverrun(t, handle) && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) {
+	if t != ib.EventCommEst && !a.isOverrun(t, handle) && !a.pool.isLimit(t) && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) {
 		a.w.accuse("%s: unexpected event %v of %d", a.name, t, handle)
 	}
 }
@@ -239,6 +244,9 @@ func (a *application) turn(at clock.Time) {
 			continue
 		}
 		q.drain()
+	}
+	if a.pool != nil {
+		a.pool.work()
 	}
 	rang := false
 	for _, e := range a.endpoints {

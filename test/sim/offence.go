@@ -92,7 +92,7 @@ func (e *endpoint) isOffence(c *abi.CQE) bool {
 		return true
 	case e == o.by.peer && c.Queue == abi.QueueRecv && o.recv != ib.WCSuccess && !o.reported && ib.WCStatus(c.Status) == o.recv:
 		o.reported = true
-	case c.Queue == abi.QueueRecv && ib.WCStatus(c.Status) == ib.WCWRFlushErr:
+	case c.Queue != abi.QueueSend && ib.WCStatus(c.Status) == ib.WCWRFlushErr:
 		// Flushed before the application has heard why.
 	default:
 		return false

@@ -109,27 +109,26 @@ func (e *endpoint) received(c *abi.CQE) (solicited bool) {
 	if w.logs != nil {
 		w.logf(e.name, "receive #%d ended: %v, %d B", c.WQEIndex, status, c.ByteLen)
 	}
-	if c.WQEIndex != uint32(e.taken) || e.taken >= e.ready {
-		w.failf("%s: completion of receive #%d; %d are posted and %d have ended", e.name, c.WQEIndex, e.ready, e.taken)
+	var v *receive
+	if e.pool != nil {
+		v = e.pool.take(e, c)
+	} else {
+		v = e.ownReceive(c)
 	}
-	if want := e.id(abi.QueueRecv, e.taken); c.WRID != want {
-		w.failf("%s: completion of receive #%d has wr_id %#x, not %#x", e.name, e.taken, c.WRID, want)
-	}
-	if n := e.block.RecvTaken(); n < c.WQEIndex+1 || n > uint32(e.ready) {
-		w.failf("%s: receive #%d completed, %d are said to be taken", e.name, e.taken, n)
-	}
-	v := &e.receives[e.taken]
 	if status != ib.WCSuccess {
 		if !e.isOffence(c) {
 			e.fail(fmt.Sprintf("receive #%d", e.taken), status)
 		}
 		e.failed = true
 		e.taken++
+		if e.pool != nil {
+			v.giveUp()
+		}
 		return false
 	}
 	if e.conn.tainted {
 		e.taken++
-		v.slot.free(v)
+		v.giveUp()
 		q := e.recvQueue
 		q.unsure = true // who knows what it was sent with
 		return false
@@ -143,6 +142,21 @@ func (e *endpoint) received(c *abi.CQE) (solicited bool) {
 	e.checkMessage(v, r, c)
 	v.slot.free(v)
 	return r.solicited
+}
+
+// ownReceive finds the receive that has completed: the oldest.
+func (e *endpoint) ownReceive(c *abi.CQE) *receive {
+	w := e.app.w
+	if c.WQEIndex != uint32(e.taken) || e.taken >= e.ready {
+		w.failf("%s: completion of receive #%d; %d are posted and %d have ended", e.name, c.WQEIndex, e.ready, e.taken)
+	}
+	if want := e.id(abi.QueueRecv, e.taken); c.WRID != want {
+		w.failf("%s: completion of receive #%d has wr_id %#x, not %#x", e.name, e.taken, c.WRID, want)
+	}
+	if n := e.block.RecvTaken(); n < c.WQEIndex+1 || n > uint32(e.ready) {
+		w.failf("%s: receive #%d completed, %d are said to be taken", e.name, e.taken, n)
+	}
+	return &e.receives[e.taken]
 }
 
 // checkMessage compares what was received with what was sent.

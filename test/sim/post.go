@@ -41,7 +41,7 @@ func (e *endpoint) postSend() {
 // drain posts a last request, signaled, and a last receive to a queue pair in the error state, when there is room. Requests
 // that were not signaled may have ended well before the error, and then nothing else would tell.
 func (e *endpoint) drain() bool {
-	if e.posted-e.ended == int(e.side.Cap.MaxSendWR) || e.ready-e.taken == int(e.side.Cap.MaxRecvWR) {
+	if e.posted-e.ended == int(e.side.Cap.MaxSendWR) || e.pool == nil && e.ready-e.taken == int(e.side.Cap.MaxRecvWR) {
 		return false
 	}
 	e.drained = true
@@ -50,6 +50,9 @@ func (e *endpoint) drain() bool {
 	e.block.PutSend(r.index, &abi.SendWQE{WRID: e.id(abi.QueueSend, e.posted), Opcode: uint8(r.op), Flags: uint8(r.flags())}, nil)
 	e.posted++
 	e.block.PublishSend(uint32(e.posted))
+	if e.pool != nil {
+		return true
+	}
 	e.receives = append(e.receives[:e.ready], receive{})
 	e.block.PutRecv(uint32(e.ready), &abi.RecvWQE{WRID: e.id(abi.QueueRecv, e.ready)}, nil)
 	e.ready++

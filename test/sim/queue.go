@@ -132,7 +132,11 @@ func (a *application) complete(q *queue, c *abi.CQE) (solicited bool) {
 		if uint32(e.qp.QPN()) != c.QPN {
 			break
 		}
-		if c.Queue == abi.QueueRecv && q == e.recvQueue {
+		receives := uint8(abi.QueueRecv)
+		if e.pool != nil {
+			receives = abi.QueueSharedRecv
+		}
+		if c.Queue == receives && q == e.recvQueue {
 			return e.received(c) || c.Status != uint8(ib.WCSuccess)
 		}
 		if c.Queue == abi.QueueSend && q == e.sendQueue {

@@ -73,6 +73,13 @@ func (w *world) build() {
 			}
 		}
 	}
+	for _, n := range w.nodes {
+		for _, a := range n.apps {
+			if a.pool != nil {
+				a.pool.create()
+			}
+		}
+	}
 	w.each((*endpoint).create)
 	w.each((*endpoint).prepare)
 	w.each((*endpoint).connect)
