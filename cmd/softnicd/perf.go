@@ -101,7 +101,10 @@ On one machine, with nothing running, --local does it all:
 
 Latency of send and write is half a round trip, as perftest counts it; of read and atomic it is the whole. In the
 bandwidth tests it is the time from posting to completion of requests that ask for one. cpu_s_per_gb is the processor
-time of both applications and their daemons by 1e9 bytes moved.`,
+time of both applications and their daemons by 1e9 bytes moved.
+
+--service uc has the tests of send and write, ud those of send, of up to a packet. What is lost there nobody repairs: the
+bandwidth of send is that of what arrived, and lost says how many messages did not. A write that was lost nobody can count.`,
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: names,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -177,6 +180,7 @@ func runPerf(ctx context.Context, o *perfOptions, out, progress io.Writer) error
 // perfPlan is everything about one measurement, known to both sides.
 type perfPlan struct {
 	Test       string        `json:"test"`
+	Service    string        `json:"service"` // rc, uc or ud; empty: rc
 	Size       int           `json:"size"`
 	QPs        int           `json:"qps"`
 	TxDepth    int           `json:"tx_depth"`
@@ -216,14 +220,12 @@ func (o *perfOptions) plans() ([]perfPlan, error) {
 		return nil, usage(fmt.Errorf("-o %s: text or json expected", o.output))
 	}
 	switch o.service {
-	case "rc":
-	case "uc", "ud":
-		return nil, fmt.Errorf("--service %s is not built yet: this build has rc only", o.service)
+	case "rc", "uc", "ud":
 	default:
 		return nil, usage(fmt.Errorf("--service %s: rc, uc or ud expected", o.service))
 	}
 	p := perfPlan{
-		Test: test.name, QPs: o.qps, TxDepth: o.txDepth, RxDepth: o.rxDepth, PostList: o.postList, CQMod: o.cqMod, Iters: o.iters,
+		Test: test.name, Service: o.service, QPs: o.qps, TxDepth: o.txDepth, RxDepth: o.rxDepth, PostList: o.postList, CQMod: o.cqMod, Iters: o.iters,
 		Duration: o.duration, MTU: o.mtu, Events: o.events, Inline: o.inline, Both: o.both, Verify: o.verify,
 	}
 	if p.ModCount, p.ModPeriod, err = parseModeration(o.moderation); err != nil {
@@ -240,11 +242,18 @@ func (o *perfOptions) plans() ([]perfPlan, error) {
 		return nil, usage(errors.New("an atomic operation has 8 bytes"))
 	case o.all:
 		sizes = nil
-		for n := 2; n <= 8<<20; n *= 2 {
+		most := 8 << 20
+		if p.datagrams() {
+			most = perfDatagram
+		}
+		for n := 2; n <= most; n *= 2 {
 			sizes = append(sizes, n)
 		}
 	case o.size == 0:
 		sizes[0] = test.size
+		if p.datagrams() {
+			sizes[0] = min(test.size, perfDatagram)
+		}
 	}
 	plans := make([]perfPlan, len(sizes))
 	for i, n := range sizes {
@@ -339,7 +348,7 @@ func (p *perfPlan) check() (err error) {
 	case p.bytes() > perfMaxBytes:
 		return fmt.Errorf("%d bytes of memory would be needed, %d are the most; choose fewer or smaller messages", p.bytes(), int64(perfMaxBytes))
 	}
-	return nil
+	return p.checkService()
 }
 
 func (p *perfPlan) pathMTU() ib.MTU {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/ib"
 )
 
 func options(change func(*perfOptions)) *perfOptions {
@@ -50,6 +52,12 @@ func TestPerfPlans(t *testing.T) {
 		{"verify needs places", func(o *perfOptions) { o.verify, o.size = true, 8<<20 }, func(p []perfPlan) bool {
 			return p[0].TxDepth == 8 && p[0].outPlaces() == 8
 		}},
+		{"datagrams are small", func(o *perfOptions) { o.test, o.service = "send-bw", "ud" }, func(p []perfPlan) bool {
+			return p[0].Size == 1024 && p[0].received() == 1064 && p[0].stride() == 1088 && p[0].qpType() == ib.QPTypeUD
+		}},
+		{"all datagrams", func(o *perfOptions) { o.test, o.service, o.all = "send-bw", "ud", true }, func(p []perfPlan) bool {
+			return len(p) == 10 && p[9].Size == 1024
+		}},
 		{"MTU", func(o *perfOptions) { o.mtu = 1024 }, func(p []perfPlan) bool { return p[0].pathMTU().Bytes() == 1024 }},
 	} {
 		p, err := options(c.change).plans()
@@ -67,8 +75,11 @@ func TestPerfRefuses(t *testing.T) {
 	}{
 		{`test "read"`, true, func(o *perfOptions) { o.test = "read" }},
 		{"-o yaml", true, func(o *perfOptions) { o.output = "yaml" }},
-		{"uc is not built yet", false, func(o *perfOptions) { o.service = "uc" }},
-		{"ud is not built yet", false, func(o *perfOptions) { o.service = "ud" }},
+		{"uc has no read-bw", true, func(o *perfOptions) { o.test, o.service = "read-bw", "uc" }},
+		{"ud has no write-bw", true, func(o *perfOptions) { o.test, o.service = "write-bw", "ud" }},
+		{"--verify does not apply", true, func(o *perfOptions) { o.test, o.service, o.verify = "send-bw", "uc", true }},
+		{"--mtu does not apply", true, func(o *perfOptions) { o.test, o.service, o.mtu = "send-bw", "ud", 1024 }},
+		{"4096 bytes at most", true, func(o *perfOptions) { o.test, o.service, o.size = "send-bw", "ud", 4097 }},
 		{"--service rd", true, func(o *perfOptions) { o.service = "rd" }},
 		{"--moderation 16: COUNT,PERIOD_US", true, func(o *perfOptions) { o.moderation = "16" }},
 		{"--moderation -1,2", true, func(o *perfOptions) { o.moderation = "-1,2" }},
@@ -272,12 +283,37 @@ func TestPerfRuns(t *testing.T) {
 		{"send-lat", "--events", "--inline=64", "--iters=100", "--verify", "--local=device"},
 		{"read-bw", "--mtu=256", "--size=3000", "--duration=50ms", "--verify", "--local=daemons"},
 		{"send-bw", "--all", "--iters=20", "--tx-depth=8", "--local=device"},
+		{"send-bw", "--service=uc", "--size=5000", "--iters=500", "--local=daemons"},
+		{"write-bw", "--service=uc", "--iters=200", "--events", "--local=device"},
+		{"send-bw", "--service=ud", "--duration=50ms", "--bidirectional", "--qps=2", "--local=daemons"},
+		{"send-lat", "--service=ud", "--iters=100", "--events", "--local=device"},
+		{"send-bw", "--service=ud", "--all", "--iters=50", "--local=device"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if out := run(t, args...); !bytes.Contains(out, []byte("#bytes")) || bytes.Count(out, []byte("\n")) < 3 {
 				t.Errorf("%s", out)
 			}
 		})
+	}
+}
+
+// What was lost on an unreliable service does not count as bandwidth. Of writes nobody knows.
+func TestPerfLost(t *testing.T) {
+	for _, c := range []struct {
+		service, test string
+		both          bool
+		lost          int64
+		gbit          float64
+	}{
+		{"rc", "send-bw", false, 0, 8}, {"ud", "send-bw", false, 25, 6}, {"uc", "send-bw", false, 25, 6}, {"uc", "write-bw", false, 0, 8},
+		{"ud", "send-bw", true, 40, 12.8},
+	} {
+		plan := perfPlan{Test: c.test, Service: c.service, Size: 100, Both: c.both}
+		plan.definition, _ = findPerfTest(c.test)
+		r := newPerfResult(&plan, perfShare{Sent: 100, Received: 85, BytesPerS: 1e9}, perfShare{Sent: 100, Received: 75, BytesPerS: 1e9}, new(histogram), 0)
+		if r.Lost != c.lost || math.Abs(r.GbitPerS-c.gbit) > 1e-9 {
+			t.Errorf("%+v: lost %d, %v Gbit/s", c, r.Lost, r.GbitPerS)
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ type perfSide struct {
 // perfShare is what a side has to say when it is over.
 type perfShare struct {
 	Sent        int64         `json:"sent"`
+	Received    int64         `json:"received"` // by receive requests
 	BytesPerS   float64       `json:"bytes_per_s"`
 	CPU         time.Duration `json:"cpu"`
 	Events      uint64        `json:"events"`

@@ -17,7 +17,7 @@ import (
 const perfPage = 4096
 
 // stride is the distance of two places: a multiple of a cache line.
-func (p *perfPlan) stride() int { return (p.Size + 63) &^ 63 }
+func (p *perfPlan) stride() int { return (p.received() + 63) &^ 63 }
 
 // outPlaces and inPlaces are the numbers of places.
 func (p *perfPlan) outPlaces() int {

@@ -31,6 +31,7 @@ type perfPeer struct {
 	plan   perfPlan
 	link   *perfLink
 	ctx    *verbs.Context
+	pd     *verbs.PD
 	mr     *verbs.MR
 	mem    []byte
 	cq     *verbs.CQ
@@ -67,6 +68,8 @@ type perfLane struct {
 	waiting  bool // in the list of lanes that may have room
 	sges     []verbs.SGE
 	recvSGEs []verbs.SGE
+	ah       *verbs.AH // of datagrams, which go to peer
+	peer     ib.QPN
 }
 
 // openPeer makes everything but the connection.
@@ -84,6 +87,7 @@ func openPeer(plan perfPlan, h perfHost, link *perfLink) (p *perfPeer, err error
 	if err != nil {
 		return p, err
 	}
+	p.pd = pd
 	buffer, err := pd.AllocBuffer(int(plan.bytes()))
 	if err != nil {
 		return p, err
@@ -143,7 +147,7 @@ func (l *perfLane) open(p *perfPeer, pd *verbs.PD, i int) (err error) {
 	if plan.receives() {
 		capacity.MaxRecvWR = uint32(plan.RxDepth)
 	}
-	l.qp, err = pd.CreateQP(verbs.QPInitAttr{Type: ib.QPTypeRC, SendCQ: p.cq, RecvCQ: p.cq, Cap: capacity})
+	l.qp, err = pd.CreateQP(verbs.QPInitAttr{Type: plan.qpType(), SendCQ: p.cq, RecvCQ: p.cq, Cap: capacity})
 	if err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (l *perfLane) open(p *perfPeer, pd *verbs.PD, i int) (err error) {
 		l.recvs = make([]verbs.RecvWR, min(plan.RxDepth, 64))
 		l.recvSGEs = make([]verbs.SGE, plan.inPlaces())
 		for n := range l.recvSGEs {
-			l.recvSGEs[n] = p.mr.SGE(plan.in(i, int64(n)), plan.Size)
+			l.recvSGEs[n] = p.mr.SGE(plan.in(i, int64(n)), plan.received())
 		}
 		l.owed = plan.RxDepth
 	}
@@ -187,7 +191,7 @@ func (p *perfPeer) connect(ctx context.Context) error {
 	p.remote = *m.Side
 	for i := range p.lanes {
 		l := &p.lanes[i]
-		if err := l.qp.ConnectRC(local.QPs[i], p.remote.QPs[i], p.plan.rcAttr()); err != nil {
+		if err := p.connectLane(p.pd, l, local.QPs[i], p.remote.QPs[i]); err != nil {
 			return err
 		}
 		if err := l.repost(); err != nil {
@@ -231,6 +235,9 @@ func (p *perfPeer) post(l *perfLane, n int, now time.Time) error {
 		if (m+1)%int64(plan.CQMod) == 0 || m+1 == int64(plan.Iters) {
 			wr.Flags = ib.SendSignaled
 			l.posted[m%int64(len(l.posted))] = now
+		}
+		if l.ah != nil {
+			wr.AH, wr.RemoteQPN, wr.RemoteQKey = l.ah, l.peer, perfQKey
 		}
 		if plan.Verify {
 			p.prepare(l, m)

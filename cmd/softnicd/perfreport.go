@@ -19,7 +19,9 @@ type perfResult struct {
 	Test       string         `json:"test"`
 	Size       int            `json:"size"`
 	QPs        int            `json:"qps"`
-	Messages   int64          `json:"messages"`
+	Service    string         `json:"service"`
+	Messages   int64          `json:"messages"` // sent
+	Lost       int64          `json:"lost"`     // of the sends of an unreliable service
 	GbitPerS   float64        `json:"gbit_per_s"`
 	GbitPeak   float64        `json:"gbit_per_s_peak"`
 	MsgPerS    float64        `json:"msg_per_s"`
@@ -46,8 +48,17 @@ func newPerfResult(plan *perfPlan, own, both perfShare, latency *histogram, peak
 	if plan.Both {
 		rate, sent = rate+both.BytesPerS, sent+both.Sent
 	}
+	lost := int64(0)
+	if !plan.reliable() && plan.receives() && !plan.definition.latency && sent > 0 {
+		// What arrived counts. The peer's messages arrived here.
+		lost = sent - both.Received
+		if plan.Both {
+			lost -= own.Received
+		}
+		rate *= float64(sent-lost) / float64(sent)
+	}
 	r := &perfResult{
-		Test: plan.Test, Size: plan.Size, QPs: plan.QPs, Messages: sent,
+		Service: plan.qpType().String(), Lost: lost, Test: plan.Test, Size: plan.Size, QPs: plan.QPs, Messages: sent,
 		GbitPerS: rate * 8 / 1e9, MsgPerS: rate / float64(plan.Size), GbitPeak: max(peak*float64(plan.Size), own.BytesPerS) * 8 / 1e9,
 		Min: micro(latency.min), Max: micro(latency.max), Avg: latency.mean(), Stdev: latency.stdev(),
 		P50: latency.quantile(.5), P90: latency.quantile(.9), P99: latency.quantile(.99), P999: latency.quantile(.999),
@@ -91,6 +102,9 @@ func (w *perfWriter) write(r *perfResult) error {
 	}
 	if !r.latency {
 		w.printf(" %-10d %-14d %-18.2f %-21.2f %-15.6f %-12.3f", r.Size, r.Messages, r.GbitPeak, r.GbitPerS, r.MsgPerS/1e6, r.CPUPerGB)
+		if !w.plan.reliable() && w.plan.receives() {
+			w.printf(" %-10d", r.Lost)
+		}
 		if w.plan.Events {
 			w.printf(" %.4f", r.Events)
 		}
@@ -116,13 +130,16 @@ func (w *perfWriter) printHead() {
 	if p.MTU != 0 {
 		mtu = fmt.Sprint(p.MTU)
 	}
-	w.printf(" %s  transport: RC  qps: %d  tx-depth: %d  cq-mod: %d  post-list: %d  path MTU: %s  inline: %d\n", p.Test, p.QPs,
+	w.printf(" %s  transport: %v  qps: %d  tx-depth: %d  cq-mod: %d  post-list: %d  path MTU: %s  inline: %d\n", p.Test, p.qpType(), p.QPs,
 		p.TxDepth, p.CQMod, p.PostList, mtu, p.Inline)
 	if p.definition.latency {
 		w.printf(" %-8s %-13s %-12s %-12s %-16s %-12s %-14s %-12s %-12s %-12s", "#bytes", "#iterations", "t_min[usec]", "t_max[usec]",
 			"t_typical[usec]", "t_avg[usec]", "t_stdev[usec]", "99%[usec]", "99.9%[usec]", "99.99%[usec]")
 	} else {
 		w.printf(" %-10s %-14s %-18s %-21s %-15s %-12s", "#bytes", "#iterations", "BW peak[Gb/sec]", "BW average[Gb/sec]", "MsgRate[Mpps]", "CPU[s/GB]")
+		if !p.reliable() && p.receives() {
+			w.printf(" %-10s", "lost")
+		}
 	}
 	if p.Events {
 		w.printf(" events/completion")

@@ -23,6 +23,7 @@ type stream struct {
 	began    time.Time
 	from, to time.Time // of the measured time
 	last     time.Time // completion
+	heard    time.Time // the last message came, or the peer was done
 	end      time.Time // of posting
 	peak     peak
 }
@@ -78,6 +79,9 @@ func (s *stream) run() (perfShare, error) {
 // from the first post to the last completion.
 func (s *stream) share() perfShare {
 	share := perfShare{Sent: s.total}
+	for i := range s.lanes {
+		share.Received += s.lanes[i].received
+	}
 	end := s.last
 	if s.plan.Iters == 0 && s.to.After(s.from) {
 		end = s.to
@@ -110,7 +114,7 @@ func (s *stream) over() bool {
 	if !s.link.peerDone.Load() || !s.finished() {
 		return false
 	}
-	if s.receiving {
+	if s.receiving && !s.stray() {
 		for i, n := range s.link.peerSent {
 			if i < len(s.lanes) && s.lanes[i].received < n {
 				return false
@@ -192,6 +196,7 @@ func (s *stream) reap() error {
 				return err
 			}
 			l.received++
+			s.heard = now
 			if l.owed++; l.owed >= len(l.recvs)/2 || s.plan.Verify {
 				if err := l.repost(); err != nil {
 					return err
