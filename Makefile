@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit race e2e sim-long cq-cycles bench fuzz header clean
+.PHONY: all build demo test deps lint staticcheck unit cover race e2e sim-long cq-cycles bench fuzz header clean
 
 all: build
 
@@ -22,6 +22,7 @@ demo:
 	$(GO) run ./cmd/softnicd demo
 
 test: deps build staticcheck unit race
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 	@echo "make test: everything passed"
 
 # The packages that the tests use, on Debian and Ubuntu. Elsewhere the tests that miss one skip by name.
@@ -38,8 +39,13 @@ staticcheck:
 	$(GO) run $(STATICCHECK) ./...
 
 # Everything once as it is: allocation counts and timing are only true without the race detector.
-unit:
-	$(GO) test -timeout 15m ./...
+# The packages of cover are not run twice.
+unit: cover
+	$(GO) test -timeout 15m $$($(GO) list ./... | grep -vxF "$$(scripts/cover --packages)")
+
+# What the tests of wire, transport, dma, abi, cq and test/scripts run of these packages: 90 % of each at least.
+cover:
+	@scripts/cover
 
 # And once more under the race detector, which sees rings and regions because tests put them on the heap.
 race:
@@ -60,6 +66,7 @@ bench:
 microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./wire ./abi ./cq ./dma ./transport/... ./nic ./link/... ./verbs/...
 
+# Each fuzz target for so long; `make test` gives each five seconds.
 FUZZTIME ?= 30s
 fuzz:
 	@scripts/fuzz $(FUZZTIME)
