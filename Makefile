@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race e2e sim-long cq-cycles bench fuzz header clean
+.PHONY: all build demo test deps lint staticcheck unit cover race e2e sim-long cq-cycles bench fuzz header links clean
 
 all: build
 
@@ -57,6 +57,10 @@ sim-long:
 # Ten million times arm and sleep, between two processes: some minutes.
 cq-cycles:
 	$(GO) test ./cq -run TestSleepCycles -cq.cycles=10000000 -timeout 0 -v
+
+# The tests of package verbs over each link; raw needs CAP_NET_RAW.
+links:
+	for link in udp raw local; do SOFTNIC_TEST_LINK=$$link $(GO) test -short -count=1 ./verbs || exit 1; done
 
 # What softnicd does beside what the machine does without it; docs/performance.md explains the table.
 bench:

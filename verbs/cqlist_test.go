@@ -13,6 +13,7 @@ import (
 
 // A queue's status follows what happens to it, and the list has every queue of the device.
 func TestCQStatus(t *testing.T) {
+	apart(t)
 	a, b := newPair(t)
 	status := func() verbs.CQStatus { return must(a.cq.Status()) }
 	if s := status(); s.Capacity != 256 || s.HighWater != 0 || s.Demand != 32 || s.Queues != 2 || !s.Channel || s.Armed != verbs.NotArmed {

@@ -61,7 +61,7 @@ func newPair(t testing.TB) (a, b *side) {
 
 func openDevice(t testing.TB, o embedded.Options) *verbs.Context {
 	t.Helper()
-	d := must(embedded.New(o))
+	d := must(newDevice(o))
 	ctx := must(d.Open())
 	t.Cleanup(func() {
 		check(t, ctx.Close())

@@ -278,6 +278,7 @@ func TestB27MaxDestRDAtomicUnderTraffic(t *testing.T) {
 
 // Each queue pair counts for itself; the device counts the sum, also of those that are gone.
 func TestCountersOfQueuePairs(t *testing.T) {
+	apart(t)
 	a, b := newPair(t)
 	count := func(list []verbs.Counter, err error) map[string]uint64 {
 		check(t, err)

@@ -246,7 +246,7 @@ func newFaultyPair(t testing.TB, plan fault.Plan) (a, b *side, set func(fault.Pl
 	t.Helper()
 	var net embedded.Network
 	var port *fault.Port
-	d := must(embedded.New(embedded.Options{Network: &net, Limits: quick, Wrap: func(p nic.Port) nic.Port {
+	d := must(newDevice(embedded.Options{Network: &net, Limits: quick, Wrap: func(p nic.Port) nic.Port {
 		port = must(fault.Wrap(p, plan))
 		return port
 	}}))

@@ -56,7 +56,7 @@ func newXRC(t testing.TB) (a *side, b, c *member, target, opened *verbs.QP) {
 	t.Helper()
 	var net embedded.Network
 	a = newSide(t, openDevice(t, embedded.Options{Network: &net}), 256, smallCap)
-	d := must(embedded.New(embedded.Options{Network: &net}))
+	d := must(newDevice(embedded.Options{Network: &net}))
 	contexts := []*verbs.Context{must(d.Open()), must(d.Open())}
 	t.Cleanup(func() {
 		check(t, errors.Join(contexts[0].Close(), contexts[1].Close()))
