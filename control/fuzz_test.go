@@ -32,6 +32,7 @@ var requestSizes = map[ctl.Op]int{
 	ctl.OpCreateAH: binary.Size(ctl.CreateAH{}), ctl.OpDestroyAH: handleSize, ctl.OpListDevices: binary.Size(ctl.ListDevices{}),
 	ctl.OpOpenXRCD: binary.Size(ctl.OpenXRCD{}), ctl.OpCloseXRCD: handleSize, ctl.OpCreateXSRQ: binary.Size(ctl.CreateXSRQ{}),
 	ctl.OpCreateTarget: binary.Size(ctl.CreateTarget{}), ctl.OpOpenTarget: binary.Size(ctl.OpenTarget{}),
+	ctl.OpAttachMcast: binary.Size(ctl.AttachMcast{}), ctl.OpDetachMcast: binary.Size(ctl.AttachMcast{}),
 	ctl.OpStatus: binary.Size(ctl.Status{}), ctl.OpDeviceCounters: binary.Size(ctl.DeviceCounters{}), ctl.OpEvents: binary.Size(ctl.Events{}),
 }
 

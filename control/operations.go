@@ -46,6 +46,8 @@ var operations = map[ctl.Op]operation{
 	ctl.OpDestroySRQ:      {"destroy srq", 0, 0, true, plain((*Session).destroySRQ)},
 	ctl.OpCreateAH:        {"create ah", 0, 0, true, plain((*Session).createAH)},
 	ctl.OpDestroyAH:       {"destroy ah", 0, 0, true, plain((*Session).destroyAH)},
+	ctl.OpAttachMcast:     {"attach mcast", 0, 0, true, plain((*Session).attachMcast)},
+	ctl.OpDetachMcast:     {"detach mcast", 0, 0, true, plain((*Session).detachMcast)},
 	ctl.OpOpenXRCD:        {"open xrcd", 0, 1, true, with((*Session).openXRCD)},
 	ctl.OpCloseXRCD:       {"close xrcd", 0, 0, true, plain((*Session).closeXRCD)},
 	ctl.OpCreateXSRQ:      {"create srq", 0, 0, true, plain((*Session).createXSRQ)},

@@ -352,6 +352,17 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 #define SOFTNIC_CTL_OP_REREG_MR 26
 
 /*
+ * Operations on multicast groups. Empty answers both.
+ */
+#define SOFTNIC_CTL_OP_ATTACH_MCAST 41
+#define SOFTNIC_CTL_OP_DETACH_MCAST 42
+
+/*
+ * McastOwn is the flag of AttachMcast for queue pairs that hear what they send themselves.
+ */
+#define SOFTNIC_CTL_MCAST_OWN 1
+
+/*
  * NameSize is the bytes of a device name, zero-padded.
  */
 #define SOFTNIC_CTL_NAME_SIZE 64
@@ -533,6 +544,17 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_header, version) == 4, "softnic_ctl_h
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_header, op) == 6, "softnic_ctl_header.op");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_header, tag) == 8, "softnic_ctl_header.tag");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_header, error) == 12, "softnic_ctl_header.error");
+
+/* AttachMcast attaches a queue pair to a group, DetachMcast takes it out again. */
+struct softnic_ctl_attach_mcast {
+	uint32_t qp;
+	uint32_t flags; /* McastOwn; DetachMcast: 0 */
+	uint8_t gid[16];
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_attach_mcast) == 24, "softnic_ctl_attach_mcast");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_attach_mcast, qp) == 0, "softnic_ctl_attach_mcast.qp");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_attach_mcast, flags) == 4, "softnic_ctl_attach_mcast.flags");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_attach_mcast, gid) == 8, "softnic_ctl_attach_mcast.gid");
 
 /* ListDevicesReply has one page of names. */
 struct softnic_ctl_list_devices_reply {

@@ -45,7 +45,7 @@ func (r *routes) find(handle uint32, pd *PD) *wire.Path {
 }
 
 // CreateAH makes an address handle (ibv_create_ah). The error wraps EINVAL for an address vector that leads nowhere,
-// EOPNOTSUPP for a multicast group, ENOMEM or EDQUOT when there are too many.
+// EOPNOTSUPP for a multicast group if the network has none, ENOMEM or EDQUOT when there are too many.
 func (c *Context) CreateAH(p *PD, attr *ib.AHAttr) (*AH, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,11 +63,16 @@ func (c *Context) createAH(p *PD, attr *ib.AHAttr) (*AH, error) {
 	if err := c.ownsPD(p); err != nil {
 		return nil, err
 	}
-	if attr.GRH.DGID.IsMulticast() {
-		return nil, fmt.Errorf("address vector with multicast GID %s: multicast is not built in this version: %w",
-			attr.GRH.DGID, syscall.EOPNOTSUPP)
+	way := c.dev.gids.Load().newPath
+	if group, ok := NormalGroup(attr.GRH.DGID); ok {
+		if c.dev.cfg.Groups == nil {
+			return nil, fmt.Errorf("address vector with multicast GID %s: %w", attr.GRH.DGID, errNoGroups)
+		}
+		to := *attr
+		to.GRH.DGID = group
+		attr, way = &to, c.dev.gids.Load().newWay
 	}
-	path, err := c.dev.gids.Load().newPath(attr, 0, 0)
+	path, err := way(attr, 0, 0)
 	if err != nil {
 		return nil, err
 	}

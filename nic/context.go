@@ -154,6 +154,7 @@ func (c *Context) Close() error {
 	c.async = nil
 	c.eventMu.Unlock()
 
+	c.detachAll()
 	var qps []*QP
 	c.shard.do(c.shard.detach(c, &qps))
 	for _, q := range qps {

@@ -32,6 +32,8 @@ type Config struct {
 	Now clock.Source
 	// Random gives the seed of queue pair numbers and keys; nil is the system's.
 	Random io.Reader
+	// Groups joins multicast groups; nil for a network that has none.
+	Groups Grouper
 	// PKeys are the P_Key table, from entry 0 on; none means the default partition with full membership, alone.
 	PKeys []ib.PKey
 	// Profile is how the device presents itself; nil is Softnic.
@@ -63,6 +65,7 @@ type Device struct {
 	pkeys   []ib.PKey
 	shard   *shard
 	xrc     xrcRegistry
+	groups  groups
 
 	linkMu     sync.Mutex // serialises SetLink
 	link       atomic.Pointer[Link]
@@ -111,6 +114,7 @@ func New(cfg Config) (*Device, error) {
 	d.ledger = newLedger(&d.limits)
 	d.keys = dma.NewTable(int(d.limits.MaxMR)+int(d.limits.MaxMW), random)
 	d.newEngine = d.engineOf
+	d.groups.m = make(map[ib.GID]*group)
 	link := cfg.Link
 	d.link.Store(&link)
 	d.gids.Store(shapedTable(int(d.limits.GIDTableLen), d.profile.GIDs, &link))
@@ -272,6 +276,9 @@ func (d *Device) Attr() ib.DeviceAttr {
 		MinAckTimeout:   uint32(l.AckFloor / time.Microsecond),
 		HCACoreClock:    1000000, // kHz: the timestamp counts nanoseconds
 		TimestampMask:   1<<64 - 1,
+	}
+	if d.cfg.Groups != nil {
+		a.MaxMcastGrp, a.MaxMcastQPAttach, a.MaxTotalMcastQPAttach = maxGroups, maxGroupQPs, maxAttachments
 	}
 	copy(a.FWVer[:], d.profile.FWVer)
 	return a

@@ -13,6 +13,14 @@ const defaultHopLimit = 64
 // newPath makes the way that an address vector describes, for packets between the queue pairs local and remote. Every
 // error wraps EINVAL.
 func (t *gidTable) newPath(av *ib.AHAttr, local, remote ib.QPN) (*wire.Path, error) {
+	if g := av.GRH.DGID; g.IsMulticast() {
+		return nil, fmt.Errorf("address vector with multicast GID %s: connections are to one peer: %w", g, syscall.EINVAL)
+	}
+	return t.newWay(av, local, remote)
+}
+
+// newWay is newPath for datagrams, which go to groups, too.
+func (t *gidTable) newWay(av *ib.AHAttr, local, remote ib.QPN) (*wire.Path, error) {
 	r := &av.GRH
 	switch {
 	case !av.IsGlobal:
@@ -23,8 +31,6 @@ func (t *gidTable) newPath(av *ib.AHAttr, local, remote ib.QPN) (*wire.Path, err
 		return nil, fmt.Errorf("address vector with SL %d: priorities are 0 to 7: %w", av.SL, syscall.EINVAL)
 	case r.DGID.Addr().IsUnspecified():
 		return nil, fmt.Errorf("address vector with destination GID %s: %w", r.DGID, syscall.EINVAL)
-	case r.DGID.IsMulticast():
-		return nil, fmt.Errorf("address vector with multicast GID %s: connections are to one peer: %w", r.DGID, syscall.EINVAL)
 	}
 	source, err := t.at(int(r.SGIDIndex))
 	if err != nil {

@@ -41,6 +41,7 @@ type QP struct {
 	qpn            ib.QPN
 	slot           uint32 // of the context's doorbell
 	alive          bool   // guarded by ctx.mu
+	attached       int    // to multicast groups; guarded by ctx.mu
 
 	// A handle of a target has these and little else.
 	of   *QP
@@ -229,6 +230,9 @@ func (c *Context) DestroyQP(q *QP) error {
 	if q.of != nil {
 		c.closeTarget(q)
 		return nil
+	}
+	if q.attached > 0 {
+		return fmt.Errorf("destroy qp %#x: it is attached to %d multicast groups: %w", uint32(q.qpn), q.attached, syscall.EBUSY)
 	}
 	c.shard.do(c.shard.retire(q))
 	c.releaseWindows(q)

@@ -21,20 +21,21 @@ const (
 	resMWs
 	resAHs
 	resXRCDs
+	resAttachments
 	numResources
 )
 
 var resourceNames = [numResources]string{
 	"contexts", "protection domains", "queue pairs", "completion queues", "completion queue entries", "memory regions",
-	"bytes of mapped memory", "shared receive queues", "memory windows", "address handles", "XRC domains",
+	"bytes of mapped memory", "shared receive queues", "memory windows", "address handles", "XRC domains", "multicast attachments",
 }
 
 const unlimited = ^uint64(0)
 
 // What a tenant other than the daemon's own user may have, over all its contexts and in one.
 var (
-	tenantQuota  = [numResources]uint64{16, 256, 1024, 1024, 1 << 20, 4096, 1 << 30, 1024, 4096, 16384, 256}
-	contextQuota = [numResources]uint64{unlimited, 64, 512, 512, 1 << 20, 2048, 1 << 30, 512, 2048, 8192, 64}
+	tenantQuota  = [numResources]uint64{16, 256, 1024, 1024, 1 << 20, 4096, 1 << 30, 1024, 4096, 16384, 256, 128}
+	contextQuota = [numResources]uint64{unlimited, 64, 512, 512, 1 << 20, 2048, 1 << 30, 512, 2048, 8192, 64, 64}
 )
 
 // ledger counts what tenants have. Everything is charged here before it is allocated and uncharged here when it is gone.
@@ -74,6 +75,8 @@ func newLedger(l *Limits) *ledger {
 		resMWs:      uint64(l.MaxMW),
 		resAHs:      uint64(l.MaxAH),
 		resXRCDs:    uint64(l.MaxPD),
+
+		resAttachments: maxAttachments,
 	}
 	return g
 }

@@ -54,6 +54,7 @@ type shard struct {
 	slots   []uint32 // rung
 
 	// Private copies, here so that they need not be allocated.
+	looped  wire.Packet // a datagram to a group, on its way to our own
 	sendWQE abi.SendWQE
 	recvWQE abi.RecvWQE
 	cqe     abi.CQE
@@ -173,6 +174,10 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 		n += got
 		for i := range s.packets[:got] {
 			p := &s.packets[i]
+			if p.BTH().DestQP() == ib.MulticastQPN {
+				s.arrived(now, p)
+				continue
+			}
 			q, r := s.judge(p)
 			if r != accepted {
 				s.drops.count(r)
@@ -228,7 +233,8 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 		}
 		busy = true
 		q := f.qp
-		s.settled = s.burst.Len()
+		before := s.burst.Len()
+		s.settled = before
 		state := q.state
 		if q.congestion.dcqcn.limited {
 			q.congestion.pace(now)
@@ -246,6 +252,7 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 		if q.srq != nil && !more {
 			s.lastWQE(q)
 		}
+		s.sent(now, q, before)
 		s.after(q, false)
 	}
 	return s.send(now) || busy

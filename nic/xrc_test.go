@@ -54,8 +54,8 @@ func connectXRC(t testing.TB, ini *endpoint, owner *app, target *QP) {
 	e.modify(t, rtsAttr(), tgtRTS)
 }
 
-// group is a node with two processes that share a target, and a peer with an initiator.
-type group struct {
+// crew is a node with two processes that share a target, and a peer with an initiator.
+type crew struct {
 	w      *world
 	a, b   *host
 	c      *app // the second process of b's node
@@ -71,9 +71,9 @@ const (
 	openedHandle = 72
 )
 
-func newGroup(t testing.TB) *group {
+func newCrew(t testing.TB) *crew {
 	t.Helper()
-	g := &group{c: &app{}}
+	g := &crew{c: &app{}}
 	g.w, g.a, g.b = newPair(t, nil)
 	g.c.open(t, g.b.dev, ContextConfig{Tenant: 1000}, "10.0.0.2")
 	g.xb, g.xc = g.b.openXRCD(t, team), g.c.openXRCD(t, team)
@@ -91,7 +91,7 @@ func newGroup(t testing.TB) *group {
 }
 
 // send sends n bytes to a shared receive queue and returns the completion.
-func (g *group) send(t testing.TB, srqn uint32, n int) abi.CQE {
+func (g *crew) send(t testing.TB, srqn uint32, n int) abi.CQE {
 	t.Helper()
 	w := sendWQE(20)
 	w.SRQN = srqn
@@ -104,7 +104,7 @@ func (g *group) send(t testing.TB, srqn uint32, n int) abi.CQE {
 	return all[0]
 }
 
-func (g *group) checkEmpty(t testing.TB) {
+func (g *crew) checkEmpty(t testing.TB) {
 	t.Helper()
 	for _, c := range []*Context{g.a.ctx, g.b.ctx, g.c.ctx} {
 		if err := c.Close(); err != nil {
@@ -120,7 +120,7 @@ func (g *group) checkEmpty(t testing.TB) {
 
 // One target serves two processes: what is for whose queue completes in his, with the target's number.
 func TestTargetServesProcesses(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	if g.pb.srq.Number() == 0 || g.pb.srq.Number() == g.pc.srq.Number() {
 		t.Fatalf("numbers %d and %d", g.pb.srq.Number(), g.pc.srq.Number())
 	}
@@ -169,7 +169,7 @@ func TestTargetServesProcesses(t *testing.T) {
 
 // The key of one process does not work with the queue of the other: keys are the queue's domain's (A14).
 func TestTargetKeepsProcessesApart(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	w := sendWQE(20)
 	w.Opcode, w.SRQN, w.RemoteAddr, w.RKey = uint8(ib.WRRDMAWrite), g.pb.srq.Number(), 0x10000, uint32(g.c.mr.RKey())
 	g.ini.postSend(w, g.ini.sge(0, 100))
@@ -183,7 +183,7 @@ func TestTargetKeepsProcessesApart(t *testing.T) {
 // A target outlives the process that made it; requests for the queue of that process are then XRC violations, which those
 // who still have it open hear of.
 func TestTargetOutlivesItsMaker(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	number := g.pb.srq.Number()
 	if err := g.b.ctx.Close(); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestTargetOutlivesItsMaker(t *testing.T) {
 
 // The queue of another domain is none, whoever has it.
 func TestTargetOtherDomain(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	x, err := g.b.ctx.OpenXRCD(XRCDConfig{Flags: ib.XRCDCreate})
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestXRCDOpen(t *testing.T) {
 }
 
 func TestXRCLifetimes(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	want := func(what string, err error, errno syscall.Errno) {
 		t.Helper()
 		if !errors.Is(err, errno) {
@@ -341,7 +341,7 @@ func TestXRCLifetimes(t *testing.T) {
 
 // A process ends in the middle of a message for its queue: the others and their memory are left alone.
 func TestXRCProcessEndsInMidMessage(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	w := sendWQE(20)
 	w.SRQN = g.pb.srq.Number()
 	g.pb.post(1, g.pb.sge(0, 1<<20))
@@ -376,7 +376,7 @@ func TestXRCProcessEndsInMidMessage(t *testing.T) {
 
 // What cannot be delivered is not acknowledged: the completion queue of a shared receive queue overruns.
 func TestXRCOverrun(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	small, _ := g.c.newCQ(t, 1)
 	p := g.c.newSRQ(t, 256, func(c *SRQConfig) { c.XRCD, c.CQ = g.xc, small })
 	n := int(small.Capacity())
@@ -405,7 +405,7 @@ func TestXRCOverrun(t *testing.T) {
 }
 
 func TestXRCTypes(t *testing.T) {
-	g := newGroup(t)
+	g := newCrew(t)
 	block := func(l abi.QPLayout) ([]byte, error) { return make([]byte, l.Size()), nil }
 	plain := g.b.newSRQ(t, 8, nil)
 	for name, c := range map[string]QPConfig{

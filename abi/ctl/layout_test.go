@@ -22,7 +22,7 @@ var messages = map[string]any{
 	"QueryCounters": QueryCounters{}, "QueryCountersReply": QueryCountersReply{},
 	"CreateSRQ": CreateSRQ{}, "CreateSRQReply": CreateSRQReply{}, "ModifySRQ": ModifySRQ{}, "QuerySRQReply": QuerySRQReply{},
 	"QueryQPCounters": QueryQPCounters{}, "CreateAH": CreateAH{},
-	"OpenXRCD": OpenXRCD{}, "CreateXSRQ": CreateXSRQ{}, "CreateXSRQReply": CreateXSRQReply{}, "CreateTarget": CreateTarget{},
+	"AttachMcast": AttachMcast{}, "OpenXRCD": OpenXRCD{}, "CreateXSRQ": CreateXSRQ{}, "CreateXSRQReply": CreateXSRQReply{}, "CreateTarget": CreateTarget{},
 	"OpenTarget": OpenTarget{},
 	"ReregMR":    ReregMR{}, "AllocMW": AllocMW{}, "AllocMWReply": AllocMWReply{},
 }
@@ -30,7 +30,7 @@ var messages = map[string]any{
 func TestMessagesAreAll(t *testing.T) {
 	fset := token.NewFileSet()
 	found := map[string]bool{"Header": true}
-	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go", "ah.go", "xrc.go"} {
+	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go", "ah.go", "xrc.go", "mcast.go"} {
 		f, err := parser.ParseFile(fset, name, nil, 0)
 		if err != nil {
 			t.Fatal(err)

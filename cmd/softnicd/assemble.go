@@ -96,7 +96,8 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 		return nil, err
 	}
 	undo = append(undo, d.page.Close)
-	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Page: d.page.Mem, Profile: profile, PKeys: keys, Limits: c.limits(d.port.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
+	groups, _ := d.port.(nic.Grouper) // nil for a link that has none
+	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Groups: groups, Page: d.page.Mem, Profile: profile, PKeys: keys, Limits: c.limits(d.port.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -31,11 +31,15 @@ func (t *transmission) Address(k int, _ []byte, iovecs []batch.Iovec, segments, 
 		copy(name[4:], p.Dest[12:])
 		m.SetName(name[:16])
 		// struct in_pktinfo: interface, source, and a field for receivers.
-		copy(c.Begin(level, unix.IP_PKTINFO, 12)[4:], p.Source[12:])
+		info := c.Begin(level, unix.IP_PKTINFO, 12)
+		if isGroup(&p.Dest) {
+			binary.NativeEndian.PutUint32(info, t.scope) // no route says where groups are
+		}
+		copy(info[4:], p.Source[12:])
 	} else {
 		level, class, hops = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
 		var scope uint32
-		if isLinkLocal(&p.Dest) || isLinkLocal(&p.Source) {
+		if isLinkLocal(&p.Dest) || isLinkLocal(&p.Source) || isGroup(&p.Dest) {
 			scope = t.scope
 		}
 		binary.NativeEndian.PutUint16(name, unix.AF_INET6)

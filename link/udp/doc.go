@@ -11,7 +11,9 @@
 // Frames of one path and one length leave as a group that the kernel splits (UDP_SEGMENT), and arrive merged (UDP_GRO):
 // a system call moves hundreds of kilobytes. Where the kernel lacks either, the port goes on without.
 //
-// What it does not do: join multicast groups, and share an address between several shards; the second port on an address
+// Multicast groups have sockets of their own, by which the kernel is a member (group.go).
+//
+// What it does not do: share an address between several shards; the second port on an address
 // is refused like a stranger's. The kernel chooses the IPv6 flow label, which the ICRC does not cover. The IPv4
 // identification of what is received is not to be seen through a socket: the ICRC of senders that use others than ours is
 // checked in 16 of its bits, see wire.Parse.

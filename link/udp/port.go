@@ -40,7 +40,9 @@ type Port struct {
 	cfg      Config
 	counters nic.PortCounters
 	epoll    int
-	in       reception
+	own      []*batch.Socket // of the device's addresses
+	groups   []*batch.Socket // of multicast groups
+	in       reception       // from all of them
 	out      transmission
 	closed   bool
 }
@@ -99,8 +101,8 @@ func (p *Port) SetAddrs(addrs []netip.Addr) error {
 		if slices.ContainsFunc(next, func(r *batch.Socket) bool { return r.Addr == a }) {
 			continue
 		}
-		if i := slices.IndexFunc(p.in.Sockets, func(r *batch.Socket) bool { return r.Addr == a }); i >= 0 {
-			next = append(next, p.in.Sockets[i])
+		if i := slices.IndexFunc(p.own, func(r *batch.Socket) bool { return r.Addr == a }); i >= 0 {
+			next = append(next, p.own[i])
 			continue
 		}
 		r, err := p.openReceiver(a)
@@ -122,19 +124,20 @@ func (p *Port) SetAddrs(addrs []netip.Addr) error {
 			return undo(fmt.Errorf("watch UDP socket on %s: %w", r.Addr, err))
 		}
 	}
-	for _, r := range p.in.Sockets {
+	for _, r := range p.own {
 		if !slices.Contains(next, r) {
 			unix.Close(r.FD) // leaves the epoll set by itself
 		}
 	}
-	p.in.Sockets = next
+	p.own = next
+	p.in.Sockets = append(slices.Clone(next), p.groups...)
 	return nil
 }
 
 // Addrs returns the addresses that the port receives on.
 func (p *Port) Addrs() []netip.Addr {
-	addrs := make([]netip.Addr, len(p.in.Sockets))
-	for i, r := range p.in.Sockets {
+	addrs := make([]netip.Addr, len(p.own))
+	for i, r := range p.own {
 		addrs[i] = r.Addr
 	}
 	return addrs
@@ -143,10 +146,10 @@ func (p *Port) Addrs() []netip.Addr {
 // ReceiveBuffer returns the bytes that the kernel keeps for each address while nobody receives, its own bookkeeping
 // included: payload fills about half. What is in flight towards the port should stay below.
 func (p *Port) ReceiveBuffer() int {
-	if len(p.in.Sockets) == 0 {
+	if len(p.own) == 0 {
 		return 0
 	}
-	return batch.ReceiveBuffer(p.in.Sockets[0].FD)
+	return batch.ReceiveBuffer(p.own[0].FD)
 }
 
 // Descriptor implements nic.Port. It stays the same when addresses change. It does not show what an earlier Recv left
@@ -165,7 +168,7 @@ func (p *Port) Close() error {
 	for _, r := range p.in.Sockets {
 		unix.Close(r.FD)
 	}
-	p.in.Sockets = nil
+	p.in.Sockets, p.own, p.groups = nil, nil, nil
 	p.out.v4.close()
 	p.out.v6.close()
 	return unix.Close(p.epoll)

@@ -16,6 +16,11 @@ import (
 //
 // It is not bound to the interface: datagrams from this host to itself come by way of lo, whatever the address.
 func (p *Port) openReceiver(a netip.Addr) (*batch.Socket, error) {
+	return p.receiver(a, func(fd int, a netip.Addr) error { return batch.BindDevice(fd, a, p.cfg.Port, p.cfg.Interface) })
+}
+
+// receiver makes a socket that receives, to be bound by bind.
+func (p *Port) receiver(a netip.Addr, bind func(fd int, a netip.Addr) error) (*batch.Socket, error) {
 	fd, err := batch.NewUDP(a.Is4())
 	if err != nil {
 		return nil, fmt.Errorf("UDP socket for %s: %w", a, err)
@@ -40,7 +45,7 @@ func (p *Port) openReceiver(a netip.Addr) (*batch.Socket, error) {
 		// Linux before 5.0 has no UDP_GRO: datagrams then come one by one.
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
 	}
-	if err := batch.BindDevice(fd, a, p.cfg.Port, p.cfg.Interface); err != nil {
+	if err := bind(fd, a); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}

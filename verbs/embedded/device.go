@@ -78,7 +78,7 @@ func New(o Options) (*Device, error) {
 	profile.GIDs.DefaultFirst = false
 	d := &Device{page: control.NewPrivatePage()}
 	d.nic, err = nic.New(nic.Config{
-		Name: o.Name, Port: p, Profile: &profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
+		Name: o.Name, Port: p, Groups: port, Profile: &profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
 		Link: nic.Link{
 			Name: o.Name, Index: n + 1, MTU: o.MTU, Up: true,
 			MAC:   net.HardwareAddr{2, 0, 0, 0, byte(n >> 8), byte(n)},

@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -20,7 +21,9 @@ import (
 type Network struct {
 	mu    sync.RWMutex
 	ports map[ib.GID]*port
-	made  int
+	// groups are who has joined each multicast group.
+	groups map[ib.GID][]*port
+	made   int
 }
 
 // attach makes the port of a new device, and says how many came before it.
@@ -61,6 +64,9 @@ func (n *Network) detach(p *port) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.ports, p.gid)
+	for g := range n.groups {
+		n.leave(p, g)
+	}
 }
 
 // inboxSize is how many datagrams wait at a device; a sender finds the port congested then.
@@ -99,7 +105,11 @@ type datagram struct {
 func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 	for ; sent < len(frames); sent++ {
 		f := &frames[sent]
-		if to := p.network.find(f.Path.Dest); to != nil {
+		if f.BTH().DestQP() == ib.MulticastQPN {
+			if err := p.flood(f); err != nil {
+				return sent, &nic.FrameFault{Err: err}
+			}
+		} else if to := p.network.find(f.Path.Dest); to != nil {
 			ok, err := to.put(f)
 			if err != nil {
 				return sent, &nic.FrameFault{Err: err}
@@ -112,6 +122,48 @@ func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 		p.counters.SentBytes.Add(uint64(f.Len()))
 	}
 	return sent, nil
+}
+
+// flood hands a frame to everybody in a group but the sender. Whose inbox is full loses it, as on a real network.
+func (p *port) flood(f *wire.Frame) error {
+	p.network.mu.RLock()
+	defer p.network.mu.RUnlock()
+	for _, to := range p.network.groups[f.Path.Dest] {
+		if to == p {
+			continue
+		}
+		if _, err := to.put(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Join implements nic.Grouper.
+func (p *port) Join(group ib.GID) error {
+	n := p.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.groups == nil {
+		n.groups = map[ib.GID][]*port{}
+	}
+	n.groups[group] = append(n.groups[group], p)
+	return nil
+}
+
+// Leave implements nic.Grouper.
+func (p *port) Leave(group ib.GID) {
+	n := p.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leave(p, group)
+}
+
+func (n *Network) leave(p *port, group ib.GID) {
+	left := slices.DeleteFunc(n.groups[group], func(o *port) bool { return o == p })
+	if n.groups[group] = left; len(left) == 0 {
+		delete(n.groups, group)
+	}
 }
 
 // put copies a frame into the inbox, and reports false when that is full.
