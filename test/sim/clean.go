@@ -68,7 +68,7 @@ func (e *endpoint) checkPatience(op wire.Opcode) {
 	switch late := w.now.Sub(e.rnrEnds); {
 	case late < 0:
 		w.accuse("%s asked again %v before a receiver that was not ready could be asked", e.name, -late)
-	case late > 20*time.Microsecond:
+	case late > 20*time.Microsecond && w.plan.Network.Mark == 0: // who is told of congestion keeps to a pace
 		w.accuse("%s asked again %v after a receiver that was not ready could be asked", e.name, late)
 	}
 	e.rnrEnds = 0

@@ -5,9 +5,17 @@
 // applications post to down to the bytes on the wire. Nothing reads the host's clock or a random source of its own, so
 // a seed that fails fails again in the same way, step by step.
 //
-// A run has two phases. In the safety phase the network loses, duplicates, reorders, spoils and delays packets and ports
-// take fewer frames than they are offered: nothing wrong may happen. Then the faults stop, and everything that was
-// posted has to end within a bound of virtual time (liveness).
+// A run has two phases. In the safety phase nothing wrong may happen, whatever else does. Then the faults stop, and
+// everything honest that was posted has to end within a bound of virtual time (liveness). The faults:
+//
+//	network.go   packets lost, doubled, late, spoilt, marked; rewrite.go changed with a good ICRC
+//	faults.go    devices cut off or standing still, ports that refuse or fail
+//	attack.go    an attacker who forges packets and cannot see the wire
+//	crash.go     devices that crash and come back; death.go and madness.go the same for applications
+//	memory.go    memory that is gone for a while; overrun.go completion queues that are too small
+//	offence.go   requests that ask for too much
+//
+// What is sent is a table, one row an operation: ops.go.
 //
 // What is right is known without looking into the device: a message's bytes are drawn when it is posted, the memory it
 // goes to is its own until it completes, and so a model says what every byte, completion and result has to be. See

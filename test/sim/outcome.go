@@ -228,7 +228,7 @@ func (e *endpoint) fail(what string, status ib.WCStatus) {
 // reorders needs none, for what comes too late counts as lost; nor does a timer that is shorter than the way.
 func (e *endpoint) checkExhaustion(what string, status ib.WCStatus) {
 	n, p := &e.app.w.plan.Network, e.conn.plan
-	honest := e.app.w.plan.Faults.none() && n.Jitter == 0 && (n.Reorder == 0 || n.Late == 0) && ib.AckTimeout(p.Timeout) >= e.app.w.plan.roundTrip()
+	honest := e.app.w.plan.Faults.none() && n.Mark == 0 && n.Jitter == 0 && (n.Reorder == 0 || n.Late == 0) && ib.AckTimeout(p.Timeout) >= e.app.w.plan.roundTrip()
 	if status == ib.WCRetryExcErr && honest && e.conn.losses <= int(p.Retries) {
 		e.app.w.failf("%s: %s: %v after %d retries, and the network lost %d packets", e.name, what, status, p.Retries, e.conn.losses)
 	}

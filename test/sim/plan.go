@@ -183,6 +183,9 @@ func (p *Plan) roundTrip() time.Duration {
 	return 2 * t
 }
 
+// paced is how long a packet may take from a peer who keeps to the least rate of congestion control.
+const paced = 4 * time.Millisecond
+
 func newConnectionPlan(d *dice, p *Plan, a, b int) ConnectionPlan {
 	c := ConnectionPlan{
 		Device:  [2]int{a, b},
@@ -193,6 +196,9 @@ func newConnectionPlan(d *dice, p *Plan, a, b int) ConnectionPlan {
 	wait := time.Duration(oneOf(d, 1, 1, 2, 4)) * p.roundTrip()
 	if !p.Fragile {
 		wait = max(wait, p.Faults.patience())
+		if p.Network.Mark > 0 {
+			wait = max(wait, paced)
+		}
 	}
 	if p.Overrun > 0 {
 		c.App = [2]int{}

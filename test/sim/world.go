@@ -125,7 +125,7 @@ func (h deviceLog) Handle(_ context.Context, r slog.Record) error {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		return true
 	})
-	if !h.n.port.failed {
+	if !h.n.port.failed && !h.n.isMadness(text) {
 		h.n.w.accuse("device: %s", text)
 	}
 	return nil
