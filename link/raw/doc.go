@@ -18,12 +18,12 @@
 // A UDP socket is bound to port 4791 of each address, so that nobody else takes it, and so that the kernel answers no packet
 // with "port unreachable"; it receives nothing.
 //
-// What it does not do: speak to interfaces that are not Ethernet, join multicast groups, and verify the UDP checksum of what
-// it receives, which the ICRC makes superfluous. Over the loopback interface the kernel takes what it sends to IPv4 addresses of
+// What it does not do: speak to interfaces that are not Ethernet, hear what other devices of this host send to a multicast
+// group by the same interface, and verify the UDP checksum of what it receives, which the ICRC makes superfluous. Over the loopback interface the kernel takes what it sends to IPv4 addresses of
 // the host for forged, so link/udp does not hear it there; between hosts, and in the other direction, both understand each
 // other.
 //
-// Files: port.go is the port and its addresses, socket.go and filter.go how sockets are made; send.go the way out,
+// Files: port.go is the port and its addresses, socket.go and filter.go how sockets are made, group.go multicast; send.go the way out,
 // neighbour.go where to, as the data path knows it, and route.go as netlink tells it; recv.go the way in, and header.go what
 // is in front of a datagram.
 package raw

@@ -42,6 +42,8 @@ type neighbours struct {
 	ask   chan<- *neighbour
 	// everything, if it is set, goes the same way: on the loopback interface there are no neighbours.
 	everything *hop
+	// own is the device's interface, by which groups are reached.
+	own *hop
 }
 
 // find returns where frames of a path go, or nil if that is not known, or not yet. It allocates for a flow that it has
@@ -57,6 +59,12 @@ func (t *neighbours) find(now clock.Time, p *wire.Path) *hop {
 			clear(t.known)
 		}
 		n = &neighbour{flow: k, asked: now.Add(-2 * refreshEvery)}
+		if mac, ok := wire.MulticastMAC(&k.dest); ok {
+			// Nobody has to be asked, but what the interface is like is looked at again.
+			h := *t.own
+			h.ethernet.Dest = mac
+			n.hop.Store(&h)
+		}
 		t.known[k] = n
 	}
 	if now.Sub(n.asked) >= refreshEvery && !n.asking.Load() {

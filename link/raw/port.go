@@ -39,7 +39,8 @@ type Port struct {
 	cfg      Config
 	counters nic.PortCounters
 	epoll    int
-	guards   []*guard
+	guards   []*guard // of the device's addresses
+	groups   []*guard // of multicast groups
 	in       reception
 	out      transmission
 	resolver *resolver // nil on the loopback, which needs none
@@ -114,6 +115,7 @@ func (p *Port) findWay() error {
 		return nil
 	}
 	p.resolver = r
+	p.out.where.own = h
 	p.out.where.ask = r.asks
 	go r.run()
 	return nil
@@ -143,7 +145,21 @@ func (p *Port) listen() error {
 }
 
 func (p *Port) filter() []bpf.Instruction {
-	return append(forUs(), datagrams(p.Addrs(), p.cfg.Port)...)
+	addrs := p.Addrs()
+	for _, g := range p.groups {
+		addrs = append(addrs, g.addr)
+	}
+	return append(forUs(), datagrams(addrs, p.cfg.Port)...)
+}
+
+// attach makes the filters those of the addresses and groups as they are.
+func (p *Port) attach() error {
+	for _, s := range p.in.Sockets {
+		if err := attach(s.FD, p.filter()); err != nil {
+			return fmt.Errorf("filter of a packet socket: %w", err)
+		}
+	}
+	return nil
 }
 
 // SetAddrs changes the addresses of the device, when netlink told of a change: new ones are taken, others are given up,
@@ -175,10 +191,8 @@ func (p *Port) SetAddrs(addrs []netip.Addr) error {
 		opened, next = append(opened, g), append(next, g)
 	}
 	p.guards = next
-	for _, s := range p.in.Sockets {
-		if err := attach(s.FD, p.filter()); err != nil {
-			return undo(fmt.Errorf("filter of a packet socket: %w", err))
-		}
+	if err := p.attach(); err != nil {
+		return undo(err)
 	}
 	for _, g := range old {
 		if !slices.Contains(next, g) {
@@ -223,13 +237,13 @@ func (p *Port) Close() error {
 	if p.resolver != nil {
 		p.resolver.close(true)
 	}
-	for _, g := range p.guards {
+	for _, g := range append(p.guards, p.groups...) {
 		unix.Close(g.fd)
 	}
 	for _, s := range p.in.Sockets {
 		unix.Close(s.FD)
 	}
-	p.guards, p.in.Sockets = nil, nil
+	p.guards, p.groups, p.in.Sockets = nil, nil, nil
 	if p.out.fd >= 0 {
 		unix.Close(p.out.fd)
 	}
