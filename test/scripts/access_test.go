@@ -100,6 +100,8 @@ var rights = []event{
 		s.refuses(nak(500, wire.NakRemoteAccess))
 		s.receives(failure(1001, ib.WCLocAccessErr).because(transport.VendorBadRange))
 	}},
+	// A patch elsewhere says that it is an ATOMIC ACKNOWLEDGE. That has an AtomicAckETH, and there is no value to put there;
+	// NAKs come in ACKNOWLEDGE packets alone, and a requester finds what they refuse by PSN.
 	{"NAK of an atomic is an ACKNOWLEDGE", "IBA 9.7.5.2", "an ATOMIC ACKNOWLEDGE would have to carry a value", func(s *script) {
 		s.deliver(at(0), compareSwapRequest(500, 0, 0).key(1))
 		s.refuses(of(wire.RCAcknowledge, 500, 0).says(wire.NakRemoteAccess), ib.EventQPAccessErr)

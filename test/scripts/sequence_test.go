@@ -32,6 +32,12 @@ var sequence = []event{
 		s.refuses(nak(501, wire.NakInvalidRequest), ib.EventQPReqErr)
 		s.receives(flushed(1001)...)
 	}},
+	{"SEND FIRST, then WRITE MIDDLE", "IBA 9.7.4", "NAK invalid request", func(s *script) {
+		s.postRecv(4096)
+		s.deliver(at(0), sendFirst(500, 1024), writeMiddle(501, 1024))
+		s.refuses(nak(501, wire.NakInvalidRequest), ib.EventQPReqErr)
+		s.receives(flushed(1001)...)
+	}},
 	{"WRITE FIRST, then SEND MIDDLE", "IBA 9.7.4", "NAK invalid request", func(s *script) {
 		s.deliver(at(0), writeFirst(500, 1024).length(4096), sendMiddle(501, 1024))
 		s.refuses(nak(501, wire.NakInvalidRequest), ib.EventQPReqErr)

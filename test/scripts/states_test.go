@@ -138,6 +138,14 @@ var states = []event{
 		s.modify(ib.StateErr)
 		s.expect(at(0))
 	}},
+	{"answers after a failed send", "IBA 10.3.1.7", "both halves of a connection end together", func(s *script) {
+		s.post(send(1))
+		s.expect(at(0), sendOnly(100, 1))
+		s.deliver(at(us), readRequest(500, 3000))
+		s.e.Receive(s.now, s.build(nak(100, wire.NakRemoteAccess)))
+		s.expect(at(us))
+		s.completes(failure(1, ib.WCRemAccessErr))
+	}},
 	{"timers in ERR", "IBA 10.3.1.7", "there are none", func(s *script) {
 		s.with(timeout(10, 7))
 		s.post(send(1))
