@@ -23,6 +23,7 @@ import (
 // demoOptions are the choices of `softnicd demo`.
 type demoOptions struct {
 	local   bool
+	ipv6    bool
 	mr      string
 	capture string
 	output  string
@@ -45,6 +46,7 @@ module and no configuration.`,
 		RunE: func(c *cobra.Command, _ []string) error { return runDemo(c.Context(), &o, c.OutOrStdout()) },
 	}
 	c.Flags().BoolVar(&o.local, "local", false, "let both queue pairs share one device and the local link")
+	c.Flags().BoolVar(&o.ipv6, "ipv6", false, "talk over IPv6: there is one such address on loopback, ::1, so both queue pairs share the device that has it")
 	c.Flags().Var(&o.link, "link", "how packets travel between the devices: udp, or raw, which needs CAP_NET_RAW (default udp)")
 	c.Flags().StringVar(&o.mr, "mr", "shared", "memory that the applications register: shared, or process (their own, which the device reaches by system calls)")
 	c.Flags().StringVar(&o.capture, "capture", "", "keep the packets in this pcapng file")
@@ -60,6 +62,7 @@ func runDemo(ctx context.Context, o *demoOptions, out io.Writer) error {
 	if o.mr != "shared" && o.mr != "process" {
 		return usage(fmt.Errorf("--mr %s: shared or process expected", o.mr))
 	}
+	o.local = o.local || o.ipv6
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "softnicd-demo-")
@@ -103,6 +106,14 @@ func runDemo(ctx context.Context, o *demoOptions, out io.Writer) error {
 		return errors.New("demo: what happened is not what should have; see above")
 	}
 	return nil
+}
+
+// address is the first device's.
+func (o *demoOptions) address() string {
+	if o.ipv6 {
+		return "::1"
+	}
+	return "127.0.0.1"
 }
 
 func linkName(o *demoOptions) string {
@@ -176,7 +187,7 @@ func (p *process) kill() {
 func startDaemon(ctx context.Context, o *demoOptions, dir, capture string) (*process, error) {
 	socket := filepath.Join(dir, "softnicd.sock")
 	args := []string{"run", "--socket", socket, "--capture", capture, "--log-level", "warn",
-		"--port", fmt.Sprint(o.port), "--device", "softnic0=127.0.0.1",
+		"--port", fmt.Sprint(o.port), "--device", "softnic0=" + o.address(),
 		"--link", string(cmp.Or(o.link, linkUDP))}
 	if !o.local {
 		args = append(args, "--device", "softnic1=127.0.0.2")

@@ -99,16 +99,25 @@ func TestDemo(t *testing.T) {
 		{"raw", "raw", "shared", []string{"--link", "raw"}},
 		{"process", "udp", "process", []string{"--mr", "process"}},
 		{"local process", "local", "process", []string{"--local", "--mr", "process"}},
+		{"ipv6", "local", "shared", []string{"--ipv6"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.link == "raw" {
 				needRaw(t)
 			}
+			gids := [2]string{"127.0.0.1", "127.0.0.2"}
+			switch {
+			case c.name == "ipv6":
+				needIPv6(t)
+				gids = [2]string{"::1", "::1"}
+			case c.link == "local":
+				gids[1] = gids[0]
+			}
 			d := runDemo(t, c.args...)
 			if !d.OK || d.Link != c.link || d.Memory != c.memory || len(d.Differences) > 0 || len(d.Applications) != 2 {
 				t.Fatalf("%+v", d)
 			}
-			checkApplications(t, &d, c.link == "local")
+			checkApplications(t, &d, gids)
 			checkPackets(t, &d)
 
 			r := softnic(t, patience, append([]string{"demo", "--port", strconv.Itoa(freePort(t))}, c.args...)...)
@@ -121,15 +130,25 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-func checkApplications(t *testing.T, d *demo, local bool) {
+// needIPv6 skips a test on a host without IPv6 on loopback.
+func needIPv6(t *testing.T) {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "[::1]:0")
+	if err != nil {
+		t.Skip("this host has no IPv6: ", err)
+	}
+	c.Close()
+}
+
+func checkApplications(t *testing.T, d *demo, gids [2]string) {
 	t.Helper()
 	for i, role := range []string{"sender", "receiver"} {
 		a := &d.Applications[i]
-		device, gid := "softnic0", "127.0.0.1"
-		if i == 1 && !local {
-			device, gid = "softnic1", "127.0.0.2"
+		device := "softnic0"
+		if i == 1 && gids[1] != gids[0] {
+			device = "softnic1"
 		}
-		if a.Role != role || a.Device != device || a.GID != gid || a.CQCapacity < 1024 || len(a.Differences) > 0 {
+		if a.Role != role || a.Device != device || a.GID != gids[i] || a.CQCapacity < 1024 || len(a.Differences) > 0 {
 			t.Errorf("application %d: %+v", i, a)
 		}
 		var got []string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -79,6 +80,7 @@ type host struct {
 	net    *network
 	ns     *namespace
 	number int
+	fixed  netip.Addr // the only address of the device, if that is what it was made with
 	socket string
 	ctx    *verbs.Context
 	cmd    *exec.Cmd
@@ -87,7 +89,10 @@ type host struct {
 }
 
 // newNetwork makes n hosts that reach each other, each with 10.9.0.N and fd09::N.
-func newNetwork(t *testing.T, n int) *network {
+func newNetwork(t *testing.T, n int) *network { return makeNetwork(t, n, true) }
+
+// makeNetwork does so with IPv6 or on hosts where it is switched off.
+func makeNetwork(t *testing.T, n int, ipv6 bool) *network {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("slow: daemons in network namespaces")
@@ -111,6 +116,12 @@ func newNetwork(t *testing.T, n int) *network {
 		check(t, w.inner.LinkSetUp(port))
 		check(t, h.ns.LinkSetUp(must(h.ns.LinkByName("lo"))))
 		eth := h.eth()
+		if !ipv6 {
+			h.switchIPv6Off()
+			h.addAddr(h.addr("v4"))
+			check(t, h.ns.LinkSetUp(eth))
+			continue
+		}
 		// A link-local address of the kernel's would come in its own time, and with it a GID_CHANGE that no test expects.
 		if err := h.ns.LinkSetIP6AddrGenMode(eth, nl6AddrGenNone); err != nil {
 			t.Skip("needs a kernel with IPv6: ", err)
@@ -125,6 +136,17 @@ func newNetwork(t *testing.T, n int) *network {
 	return w
 }
 
+// switchIPv6Off makes the host one without IPv6.
+func (h *host) switchIPv6Off() {
+	h.t.Helper()
+	// The files are those of the namespace of the thread that opens them.
+	if err := inside(h.ns.ns, func() error {
+		return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
+	}); err != nil {
+		h.t.Skip("needs to switch IPv6 off: ", err)
+	}
+}
+
 // nl6AddrGenNone is IN6_ADDR_GEN_MODE_NONE.
 const nl6AddrGenNone = 1
 
@@ -134,6 +156,9 @@ func (h *host) eth() netlink.Link { return must(h.ns.LinkByName("eth0")) }
 
 // addr is the host's address of a family.
 func (h *host) addr(family string) netip.Addr {
+	if h.fixed.IsValid() {
+		return h.fixed
+	}
 	if family == "v4" {
 		return netip.AddrFrom4([4]byte{10, 9, 0, byte(h.number)})
 	}
@@ -184,7 +209,18 @@ func (h *host) setMTU(mtu int) {
 func (h *host) start() {
 	h.t.Helper()
 	h.socket = filepath.Join(h.t.TempDir(), "s")
-	h.cmd = exec.Command(softnicd, "run", "--socket", h.socket, "--device", "rdma0=eth0")
+	h.launch("rdma0=eth0")
+	h.open("rdma0")
+	h.async = newEvents(h.t, h.ctx)
+}
+
+// launch starts the host's daemon with these devices.
+func (h *host) launch(devices ...string) {
+	h.t.Helper()
+	h.cmd = exec.Command(softnicd, "run", "--socket", h.socket)
+	for _, d := range devices {
+		h.cmd.Args = append(h.cmd.Args, "--device", d)
+	}
 	h.cmd.Stderr = &h.said
 	// A process is born into the namespace of the thread that makes it.
 	check(h.t, inside(h.ns.ns, h.cmd.Start))
@@ -203,13 +239,17 @@ func (h *host) start() {
 			h.t.Logf("host %d: the daemon said:\n%s", h.number, h.said.String())
 		}
 	})
+}
+
+// open opens a device of the host's daemon, which has only just been started.
+func (h *host) open(device string) {
+	h.t.Helper()
 	eventually(h.t, fmt.Sprintf("host %d: the daemon answers", h.number), func() bool {
-		ctx, err := verbs.Open("rdma0", verbs.WithSocket(h.socket))
+		ctx, err := verbs.Open(device, verbs.WithSocket(h.socket))
 		h.ctx = ctx
 		return err == nil
 	})
 	h.t.Cleanup(func() { h.ctx.Close() })
-	h.async = newEvents(h.t, h.ctx)
 }
 
 // gid returns the index of an address in the host's GID table, -1 if it is not there.
