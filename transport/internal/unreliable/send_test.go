@@ -102,6 +102,24 @@ func lineOf(s *script, psn ib.PSN, n int) string {
 	return line(op, psn, n)
 }
 
+// A request that fails at once has to wait for its turn to say so, and meanwhile nothing behind it is sent.
+func TestNothingIsSentBehindAFailure(t *testing.T) {
+	both(t, func(s *script) {
+		s.stuck = true
+		bad := send(10)
+		bad.Opcode = ib.WRRDMARead
+		s.post(send(10), bad, send(10))
+		s.run()
+		s.completes()
+		s.inState(ib.StateRTS)
+		s.stuck = false
+		s.leave()
+		s.now = s.e.Deadline()
+		s.sends(lineOf(s, 100, 10))
+		s.completes("send 1 SUCCESS", "send 2 LOC_QP_OP_ERR", "send 3 WR_FLUSH_ERR")
+	})
+}
+
 // The memory of a frame that waits can go away. Its request fails, those behind it are flushed once their frames are gone.
 func TestFaultedFrame(t *testing.T) {
 	both(t, func(s *script) {
@@ -177,6 +195,14 @@ func TestDrain(t *testing.T) {
 		s.modify(ib.StateRTS)
 		s.completes("send 2 SUCCESS")
 		s.sent = nil
+		for n := 2; n < 4; n++ {
+			s.modify(ib.StateSQD)
+			s.run()
+			if len(s.qp.events) != n {
+				t.Errorf("drained again: events %v", s.qp.events)
+			}
+			s.modify(ib.StateRTS)
+		}
 	})
 }
 

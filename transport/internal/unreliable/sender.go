@@ -165,7 +165,7 @@ func (b *Base) next() bool {
 	}
 	mtu := uint64(b.service.MTU())
 	b.packet, b.packets = 0, uint32(max((r.Length+mtu-1)/mtu, 1))
-	b.begun, b.drained = true, false
+	b.begun = true
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/transport/ud"
 	"github.com/softnic/softnicd/wire"
 )
@@ -33,6 +34,28 @@ func TestUCSegments(t *testing.T) {
 	s.completes("send 1 SUCCESS", "send 2 SUCCESS", "send 3 SUCCESS", "send 4 SUCCESS", "send 5 SUCCESS")
 }
 
+// SE stands in the last packet of a message that takes a receive, and nowhere else (IBA 9.2).
+func TestUCSolicits(t *testing.T) {
+	s := newUC(t)
+	s.stuck = true
+	long, write, imm := send(2000), send(10), send(10)
+	write.Opcode, imm.Opcode = ib.WRRDMAWrite, ib.WRRDMAWriteWithImm
+	for _, r := range []*transport.Request{&long, &write, &imm} {
+		r.Flags |= ib.SendSolicited
+		s.post(*r)
+	}
+	s.run()
+	for i, want := range []bool{false, true, false, true} {
+		if f := &s.burst.Frames()[i]; f.BTH().Solicited() != want {
+			t.Errorf("%v: SE is %v", f.BTH().Opcode(), !want)
+		}
+	}
+	s.stuck = false
+	s.leave()
+	s.now, s.sent = s.e.Deadline(), nil
+	s.completes("send 1 SUCCESS", "send 2 SUCCESS", "send 3 SUCCESS")
+}
+
 // What the peer's packets do, by the rules of reference 5.1.
 func TestUCReceives(t *testing.T) {
 	first, middle, last, only := wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast, wire.UCSendOnly
@@ -57,6 +80,7 @@ func TestUCReceives(t *testing.T) {
 		"no receive":                     {nil, []packet{full(first, 500), short(last, 501)}, nil},
 		"no receive, then one":           {[]uint32{10}, []packet{short(only, 500), full(first, 501), short(last, 502)}, []string{"recv 1001 SUCCESS 10"}},
 		"too long, then one that fits":   {[]uint32{1030}, []packet{full(first, 500), short(last, 501), short(only, 502)}, []string{"recv 1001 SUCCESS 10"}},
+		"too long in the middle":         {[]uint32{1500}, []packet{full(first, 500), full(middle, 501), short(last, 502), short(only, 503)}, []string{"recv 1001 SUCCESS 10"}},
 		"FIRST that is not full":         {[]uint32{4096}, []packet{short(first, 500), short(last, 501), short(only, 502)}, []string{"recv 1001 SUCCESS 10"}},
 		"empty LAST":                     {[]uint32{4096}, []packet{full(first, 500), {op: last, psn: 501}, short(only, 502)}, []string{"recv 1001 SUCCESS 10"}},
 		"wrong pad":                      {[]uint32{10}, []packet{{op: only, psn: 500, n: 10, badPad: true}}, nil},
