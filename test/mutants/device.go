@@ -1,0 +1,229 @@
+package main
+
+// Bugs around the engine: memory protection, completion queues, doorbells, the wire, the device.
+var deviceMutants = []mutant{
+	{
+		name: "access rights of a region are ignored",
+		edits: []edit{{
+			"dma/table.go",
+			`if mr.Access&need != need {`,
+			`if false {`,
+		}},
+		tests: []string{"dma"},
+	},
+	{
+		name: "protection domains are ignored",
+		edits: []edit{{
+			"dma/table.go",
+			`	if mr.Domain != d {
+`,
+			`	if false {
+`,
+		}},
+		tests: []string{"dma"},
+	},
+	{
+		name: "a bounds check that wraps",
+		edits: []edit{{
+			"dma/table.go",
+			`if n > mr.Length || va < mr.Base || va-mr.Base > mr.Length-n {`,
+			`if va < mr.Base || va+n > mr.Base+mr.Length {`,
+		}},
+		tests: []string{"dma"},
+	},
+	{
+		name: "the generation in a key is not looked at",
+		edits: []edit{{
+			"dma/table.go",
+			`case e.key != uint32(key):`,
+			`case false:`,
+		}},
+		tests:  []string{"dma"},
+		unseen: "nobody in it uses a key of the past while its slot is used again",
+	},
+	{
+		name: "a key lives on when its region is deregistered",
+		edits: []edit{{
+			"dma/table.go",
+			`	t.slots[slot].Store(nil)
+`,
+			``,
+		}},
+		tests: []string{"dma"},
+	},
+	{
+		name: "another queue pair may use a type 2 window",
+		edits: []edit{{
+			"dma/window.go",
+			`case w.Domain != d || w.Type == ib.MWType2 && b.qpn != qpn:`,
+			`case w.Domain != d:`,
+		}},
+		tests: []string{"dma"},
+	},
+	{
+		name: "a scatter list is filled from the wrong place",
+		edits: []edit{{
+			"dma/list.go",
+			`	s.Off += off
+`,
+			``,
+		}},
+		tests: []string{"dma"},
+	},
+	{
+		name: "the ICRC is not checked",
+		edits: []edit{{
+			"wire/parse.go",
+			`if !d.checkICRC(headers) {`,
+			`if false {`,
+		}},
+		tests: []string{"wire"},
+	},
+	{
+		name: "every segment of a GSO group has the IPv4 identification 0",
+		edits: []edit{{
+			"link/internal/batch/outbox.go",
+			`if err = o.add(f, path, uint16(n)); err != nil {`,
+			`if err = o.add(f, path, 0); err != nil {`,
+		}},
+		tests:  []string{"link/udp TestIdentification"},
+		unseen: "its network has no GSO",
+	},
+	{
+		name: "packets from anybody are heard",
+		edits: []edit{{
+			"nic/demux.go",
+			`case p.Source != q.path.Dest:`,
+			`case false:`,
+		}},
+		tests:  []string{"nic TestJudge"},
+		unseen: "its attacker has right addresses",
+	},
+	{
+		name: "an overrun of a completion queue is silent",
+		edits: []edit{{
+			"cq/queue.go",
+			`q.dead == nil && used >= q.capacity {`,
+			`false {`,
+		}},
+		tests: []string{"cq"},
+	},
+	{
+		name: "queue pairs live on when their completion queue is dead",
+		edits: []edit{{
+			"nic/completion.go",
+			`if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) {`,
+			`if false {`,
+		}},
+		tests: []string{"nic TestOverrun"},
+	},
+	{
+		name: "an error is no solicited event",
+		edits: []edit{{
+			"cq/queue.go",
+			`solicited || e.Status != uint8(ib.WCSuccess))`,
+			`solicited || ib.WCSuccess != 0)`,
+		}},
+		tests:  []string{"cq"},
+		unseen: "its applications arm for every entry",
+	},
+	{
+		name: "an entry is published before it is written",
+		edits: []edit{{
+			"abi/cqblock.go",
+			`	put(&s[0], e.WRID)
+`,
+			`	atomic.StoreUint64(&s[7], uint64(index+1)<<32)
+	put(&s[0], e.WRID)
+`,
+		}},
+		tests:  []string{"abi", "cq"},
+		unseen: "there one thing happens at a time",
+	},
+	{
+		name: "arming does not look once more",
+		edits: []edit{{
+			"cq/reader.go",
+			`	if r.ready() {
+		return true
+	}
+	r.touch(wordState)
+	return`,
+			`	r.touch(wordState)
+	return`,
+		}},
+		tests: []string{"cq"},
+	},
+	{
+		name: "an arming fires more than once",
+		edits: []edit{{
+			"cq/event.go",
+			`	m.fired = sequence
+`,
+			``,
+		}},
+		tests: []string{"cq"},
+	},
+	{
+		name: "a doorbell sets the top before the leaf",
+		edits: []edit{{
+			"abi/doorbell.go",
+			`	b.set(offBellLeaf/8+slot>>6, 1<<(slot&63))
+	b.set(offBellMiddle/8+slot>>12, 1<<(slot>>6&63))
+	b.set(offBellTop/8, 1<<(slot>>12))
+`,
+			`	b.set(offBellTop/8, 1<<(slot>>12))
+	b.set(offBellMiddle/8+slot>>12, 1<<(slot>>6&63))
+	b.set(offBellLeaf/8+slot>>6, 1<<(slot&63))
+`,
+		}},
+		tests:  []string{"abi"},
+		unseen: "there a ring happens at once",
+	},
+	{
+		name: "an error of an unsignaled request is silent",
+		edits: []edit{{
+			"nic/queuepair.go",
+			`if r.Flags&ib.SendSignaled != 0 || c.Status != ib.WCSuccess {`,
+			`if r.Flags&ib.SendSignaled != 0 {`,
+		}},
+		tests: []string{"nic TestVanishedPayload"},
+	},
+	{
+		name: "a producer index that is ahead by more than the ring is believed",
+		edits: []edit{{
+			"nic/queuepair.go",
+			`	if n > depth {
+`,
+			`	if n > depth+1 {
+`,
+		}},
+		tests:  []string{"nic TestPostedIndexLies"},
+		unseen: "its applications do not lie",
+	},
+	{
+		name: "SRQ_LIMIT_REACHED at the limit instead of below it",
+		edits: []edit{{
+			"nic/srq.go",
+			`	if posted < q.limit {
+`,
+			`	if posted <= q.limit && q.limit > 0 {
+`,
+		}},
+		tests:  []string{"nic TestSRQLimit"},
+		unseen: "it has no shared receive queues yet",
+	},
+	{
+		name: "a queue pair in error takes receives of its shared queue",
+		edits: []edit{{
+			"nic/queuepair.go",
+			`		if q.state == ib.StateErr {
+			return transport.Empty
+		}
+		return q.srq`,
+			`		return q.srq`,
+		}},
+		tests:  []string{"nic TestLastWQEReached|TestSRQIsShared"},
+		unseen: "it has no shared receive queues yet",
+	},
+}
