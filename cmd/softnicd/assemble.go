@@ -118,7 +118,7 @@ func (d *device) refresh(log *slog.Logger) {
 	if len(under.Addrs) > 0 {
 		d.index = under.Index
 		var bind error
-		d.nic.WithPort(func() { bind = d.port.SetAddrs(under.Addrs) })
+		d.nic.WithPort(func() { bind = move(d.port, &under) })
 		if bind != nil {
 			log.Warn("the new addresses cannot be bound; the old ones stay", "device", d.spec.Device, "err", bind)
 			return

@@ -53,6 +53,16 @@ type netPort interface {
 	ReceiveBuffer() int
 }
 
+// move tells a port that its interface has other addresses, or that it is another one.
+func move(p netPort, under *netdev.Interface) error {
+	if p, ok := p.(*raw.Port); ok { // UDP sockets are bound to addresses only
+		if err := p.SetInterface(under.Index); err != nil {
+			return err
+		}
+	}
+	return p.SetAddrs(under.Addrs)
+}
+
 // openPort opens the port of a device. That it, or the right to it, cannot be had is the machine's state.
 func (c *config) openPort(under *netdev.Interface, log *slog.Logger) (netPort, error) {
 	var port netPort

@@ -26,7 +26,7 @@ func newWiretap(t testing.TB, ifindex int) *wiretap {
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1})
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: ifindex}); err != nil {
+	if err := bind(fd, ifindex); err != nil {
 		t.Fatal(err)
 	}
 	return &wiretap{t, fd, ifindex}

@@ -7,8 +7,11 @@ import (
 
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/link/internal/batch"
+	"github.com/softnic/softnicd/nic"
 	"golang.org/x/sys/unix"
 )
+
+var _ nic.Grouper = (*Port)(nil)
 
 // Join receives what is sent to a multicast group, and has the kernel join it by IGMP or MLD on the device's interface, so
 // that switches send it here. It is called while nobody uses the port.

@@ -203,6 +203,13 @@ func newNetwork(t *testing.T, vlan int) *network {
 		}
 		t.Cleanup(func() { unix.Close(n.ends[i]) })
 	}
+	n.connect(t, vlan)
+	return n
+}
+
+// connect joins the namespaces by a veth pair, and gives its ends their addresses.
+func (n *network) connect(t *testing.T, vlan int) {
+	t.Helper()
 	n.at(t, 0, func() error {
 		return netlink.LinkAdd(&netlink.Veth{
 			LinkAttrs: netlink.LinkAttrs{Name: "end0", MTU: 1500}, PeerName: "end1", PeerNamespace: netlink.NsFd(n.ends[1]),
@@ -256,7 +263,6 @@ func newNetwork(t *testing.T, vlan int) *network {
 			t.Skip("this kernel has no VLAN interfaces")
 		}
 	}
-	return n
 }
 
 // inThread runs f on a thread of its own, which ends with it.

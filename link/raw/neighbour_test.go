@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
-	"github.com/softnic/softnicd/nic"
 	"github.com/softnic/softnicd/wire"
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
@@ -148,8 +148,6 @@ func TestSameHost(t *testing.T) {
 	n := newNetwork(t, 0)
 	from := n.raw(t, 0, Config{Addrs: addrs(0)[:1]})
 	to := n.raw(t, 0, Config{Addrs: addrs(0)[1:]})
-	other := n.raw(t, 1, Config{})
-	_ = other
 	second := netip.MustParseAddr("10.9.0.9")
 	n.at(t, 0, func() error {
 		l, err := netlink.LinkByIndex(n.index[0])
@@ -242,4 +240,47 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-var _ nic.Port = (*Port)(nil)
+// A link that goes down and up, and an interface that goes away and comes back with another index, are as good as before.
+func TestInterfaceComesBack(t *testing.T) {
+	n := newNetwork(t, 0)
+	from, to := n.raw(t, 0, Config{}), n.raw(t, 1, Config{})
+	p := path(0, false)
+	meet(t, from, to, p)
+	group := *p
+	group.Dest = ib.GIDFromAddr(netip.MustParseAddr("239.1.2.3"))
+	n.at(t, 1, func() error { return to.Join(group.Dest) })
+
+	link := func(f func(netlink.Link) error) func() error {
+		return func() error {
+			l, err := netlink.LinkByIndex(n.index[0])
+			if err != nil {
+				return err
+			}
+			return f(l)
+		}
+	}
+	n.at(t, 0, link(netlink.LinkSetDown))
+	out := wire.NewBurst(1)
+	add(t, out, p, wire.RCSendOnly, 1, false, nil)
+	if k, err := from.Send(0, out.Frames()); k != 1 || err != nil {
+		t.Fatalf("on a link that is down, Send took %d frames, %v", k, err)
+	}
+	n.at(t, 0, link(netlink.LinkSetUp))
+	meet(t, from, to, p)
+
+	before := n.index
+	n.at(t, 0, link(netlink.LinkDel))
+	n.at(t, 0, func() error { // takes the old index
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "other0"}, PeerName: "other1", PeerNamespace: netlink.NsFd(n.ends[1])})
+	})
+	n.connect(t, 0)
+	for i, port := range []*Port{from, to} {
+		if n.index[i] == before[i] {
+			t.Skip("the kernel gave the same index again")
+		}
+		n.at(t, i, func() error { return errors.Join(port.SetInterface(n.index[i]), port.SetAddrs(addrs(i))) })
+	}
+	meet(t, from, to, p)
+	messages(t, from, to, p)
+	meet(t, from, to, &group)
+}

@@ -203,6 +203,44 @@ func (p *Port) SetAddrs(addrs []netip.Addr) error {
 	return nil
 }
 
+// SetInterface moves the port to another interface, when the one that it was on went away and came back with another index.
+// What is bound to the old index is made anew: memberships of groups, and link-local addresses by the next SetAddrs.
+func (p *Port) SetInterface(index int) error {
+	if index == p.cfg.Interface || p.resolver == nil {
+		return nil
+	}
+	link, err := p.resolver.netlink.LinkByIndex(index)
+	if err != nil {
+		return fmt.Errorf("interface %d: %w", index, err)
+	}
+	h, err := leave(link)
+	if err != nil {
+		return err
+	}
+	if err := bind(p.in.Sockets[0].FD, index); err != nil {
+		return fmt.Errorf("packet socket on interface %d: %w", index, err)
+	}
+	p.cfg.Interface, p.out.where.own = index, h
+	p.resolver.ifindex.Store(int64(index))
+	p.out.where.forget()
+	p.guards = slices.DeleteFunc(p.guards, func(g *guard) bool {
+		if !g.addr.IsLinkLocalUnicast() {
+			return false
+		}
+		unix.Close(g.fd)
+		return true
+	})
+	for _, g := range p.groups {
+		fresh, err := p.member(g.addr)
+		if err != nil {
+			return fmt.Errorf("join %s: %w", g.addr, err)
+		}
+		unix.Close(g.fd)
+		*g = *fresh
+	}
+	return nil
+}
+
 // Addrs returns the addresses that the port receives on.
 func (p *Port) Addrs() []netip.Addr {
 	addrs := make([]netip.Addr, len(p.guards))

@@ -39,13 +39,18 @@ func listen(ifindex int, program []bpf.Instruction, buffer int) (*batch.Socket, 
 	// Linux before 4.20 has not got this; then the filter refuses them, which costs more.
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	if err = attach(fd, program); err == nil {
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: ifindex})
+		err = bind(fd, ifindex)
 	}
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("packet socket on interface %d: %w", ifindex, err)
 	}
 	return &batch.Socket{FD: fd}, nil
+}
+
+// bind makes a packet socket receive from one interface.
+func bind(fd, ifindex int) error {
+	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: ifindex})
 }
 
 func networkOrder(v uint16) uint16 { return v<<8 | v>>8 }
