@@ -82,7 +82,10 @@ type scribbler struct {
 	layout    abi.QPLayout
 }
 
-func newScribbler(t testing.TB) *scribbler {
+func newScribbler(t testing.TB) *scribbler { return newScribblerOf(t, ib.QPTypeRC) }
+
+// newScribblerOf is the same with queue pairs of a type for the scribbler and its peer.
+func newScribblerOf(t testing.TB, typ ib.QPType) *scribbler {
 	s := &scribbler{t: t}
 	s.w, s.a, s.b = newPair(t, nil)
 	s.bad.open(t, s.a.dev, ContextConfig{Tenant: 5}, s.a.addr)
@@ -92,11 +95,12 @@ func newScribbler(t testing.TB) *scribbler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.u, s.v = s.bad.newQP(t, func(c *QPConfig) { c.SendCQ, c.RecvCQ = q, q }), s.peer.newQP(t, nil)
+	s.u = s.bad.newQP(t, func(c *QPConfig) { c.Type, c.SendCQ, c.RecvCQ = typ, q, q })
+	s.v = s.peer.newQP(t, func(c *QPConfig) { c.Type = typ })
 	s.x, s.y = s.a.newQP(t, nil), s.b.newQP(t, nil)
 	for _, p := range [][2]*endpoint{{s.u, s.v}, {s.x, s.y}} {
-		p[0].connect(t, p[1])
-		p[1].connect(t, p[0])
+		p[0].bringUp(t, p[1])
+		p[1].bringUp(t, p[0])
 	}
 	s.layout = s.u.block.Layout()
 	return s
@@ -141,7 +145,7 @@ func (s *scribbler) step(kind byte, body []byte) {
 	case stepPeer:
 		if s.v.block.SendDone() == s.v.sends && s.v.recvs-s.v.block.RecvTaken() < 8 {
 			s.v.postRecv(1, s.v.sge(0, 4096))
-			s.v.postSend(sendWQE(2), s.v.sge(0, 100))
+			s.v.postSend(s.answer(), s.v.sge(0, 100))
 		}
 	case stepRing:
 		scribbleAt(u.raw, body)
