@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -214,12 +215,18 @@ func (h *host) start() {
 	h.async = newEvents(h.t, h.ctx)
 }
 
-// launch starts the host's daemon with these devices.
+// launch starts the host's daemon with these devices. Other flags may be among them.
 func (h *host) launch(devices ...string) {
 	h.t.Helper()
 	h.cmd = exec.Command(softnicd, "run", "--socket", h.socket)
+	if testLink != "" {
+		h.cmd.Args = append(h.cmd.Args, "--link", testLink)
+	}
 	for _, d := range devices {
-		h.cmd.Args = append(h.cmd.Args, "--device", d)
+		if !strings.HasPrefix(d, "--") {
+			d = "--device=" + d
+		}
+		h.cmd.Args = append(h.cmd.Args, d)
 	}
 	h.cmd.Stderr = &h.said
 	// A process is born into the namespace of the thread that makes it.
