@@ -17,7 +17,7 @@ var services = []struct {
 	{"UC", carryUC, ""},
 	{"UD", carryUD, ""},
 	{"XRC", carryXRC, ""},
-	{"multicast", nil, "multicast groups are not built"},
+	{"multicast", carryMulticast, ""},
 }
 
 var families = []string{"v4", "v6"}
