@@ -63,9 +63,10 @@ sim-long:
 cq-cycles:
 	$(GO) test ./cq -run TestSleepCycles -cq.cycles=10000000 -timeout 0 -v
 
-# The tests of package verbs over each link; raw needs CAP_NET_RAW.
+# The tests of package verbs over each link, and several hosts over raw, which needs CAP_NET_RAW.
 links:
 	for link in udp raw local; do SOFTNIC_TEST_LINK=$$link $(GO) test -short -count=1 ./verbs || exit 1; done
+	SOFTNIC_TEST_LINK=raw $(GO) test -count=1 ./test/hosts
 
 # What softnicd does beside what the machine does without it; docs/performance.md explains the table.
 bench:

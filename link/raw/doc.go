@@ -18,8 +18,8 @@
 // A UDP socket is bound to port 4791 of each address, so that nobody else takes it, and so that the kernel answers no packet
 // with "port unreachable"; it receives nothing.
 //
-// What it does not do: speak to interfaces that are not Ethernet, hear what other devices of this host send to a multicast
-// group by the same interface, and verify the UDP checksum of what it receives, which the ICRC makes superfluous. Over the loopback interface the kernel takes what it sends to IPv4 addresses of
+// What it does not do: speak to interfaces that are not Ethernet, and hear what other devices of this host send to a
+// multicast group by the same interface. Over the loopback interface the kernel takes what it sends to IPv4 addresses of
 // the host for forged, so link/udp does not hear it there; between hosts, and in the other direction, both understand each
 // other.
 //

@@ -113,10 +113,30 @@ func TestForeignSender(t *testing.T) {
 	frame = frameOf(t, p, wire.Ethernet{}, 0x718c, fill(256, 1))
 	frame[offIP+1], frame[offIP+8] = 3, 9
 	fixSum(frame[offIP:])
-	binary.BigEndian.PutUint16(frame[offIP+ipv4Header+6:], 0x1234) // the UDP checksum
 	w.send(frame)
 	if arrive(t, to, wire.DropICRC, 1) != 1 {
-		t.Error("TOS, TTL and UDP checksum were changed on the way, and the packet is refused")
+		t.Error("TOS and TTL were changed on the way, and the packet is refused")
+	}
+}
+
+// A foreign sender may leave the UDP checksum out. If it does not, it has to be right.
+func TestForeignChecksum(t *testing.T) {
+	_, to, p := openPair(t, Config{})
+	w := newWiretap(t, loopback)
+	for _, n := range []int{0, 1, 2, 255, 256} {
+		frame := frameOf(t, p, wire.Ethernet{}, 0x718c, fill(n, 1))
+		udp := frame[offIP+ipv4Header:]
+		right := ^fold(sum(uint64(pseudoSum(p, true, len(udp))), udp))
+		for _, c := range []struct {
+			checksum uint16
+			want     int
+		}{{0, 1}, {right, 1}, {right + 1, 0}, {right ^ 0x8000, 0}} {
+			binary.BigEndian.PutUint16(udp[6:], c.checksum)
+			w.send(frame)
+			if got := arrive(t, to, wire.DropIP, 1); got != c.want {
+				t.Errorf("%d bytes, UDP checksum %#x, right would be %#x: %d packets", n, c.checksum, right, got)
+			}
+		}
 	}
 }
 

@@ -332,18 +332,27 @@ func path(from int, is6 bool) *wire.Path {
 // meet sends until the way is known, and has what came received and forgotten.
 func meet(t testing.TB, from, to nic.Port, path *wire.Path) {
 	t.Helper()
+	const hello, last = 1, 2 // PSNs
 	out, packets := wire.NewBurst(1), make([]wire.Packet, 4)
+	psn, done := hello, false
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		now := clock.Time(time.Hour + time.Since(begin))
-		add(t, out, path, wire.RCSendOnly, 0, false, nil)
-		if n, err := from.Send(now, out.Frames()); n != 1 || err != nil {
-			t.Fatalf("Send took %d of 1 frame, %v", n, err)
-		}
-		out.Consume(1)
-		if to.Recv(now, packets) > 0 {
-			for to.Recv(now, packets) > 0 {
+		if !done {
+			add(t, out, path, wire.RCSendOnly, psn, false, nil)
+			if n, err := from.Send(now, out.Frames()); n != 1 || err != nil {
+				t.Fatalf("Send took %d of 1 frame, %v", n, err)
 			}
-			return
+			out.Consume(1)
+			done = psn == last
+		}
+		for n := 1; n > 0; {
+			n = to.Recv(now, packets)
+			for i := range packets[:n] {
+				if packets[i].PSN() == last {
+					return // and with it all that waited on the way
+				}
+				psn = last
+			}
 		}
 		if time.Since(begin) > 3*time.Second {
 			t.Fatalf("nothing comes through: sender %s; receiver %s", tell(from.Counters()), tell(to.Counters()))

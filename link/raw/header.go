@@ -26,7 +26,7 @@ const (
 
 // read takes an Ethernet frame apart: into the payload of its UDP datagram, which may be a group that the kernel left
 // whole, and what d is told about its way. It refuses what cannot be a RoCEv2 datagram to port: fragments, options and
-// extension headers, lengths that disagree, an IPv4 header whose checksum is wrong. The UDP checksum is not looked at.
+// extension headers, lengths that disagree, an IPv4 header whose checksum is wrong. For the UDP checksum ask checked.
 func (h *headers) read(frame []byte, port uint16, d *wire.Datagram) (payload []byte, ok bool) {
 	nobody := gopacket.NilDecodeFeedback
 	if h.eth.DecodeFromBytes(frame, nobody) != nil {
@@ -91,15 +91,29 @@ func mapped(ip []byte) ib.GID {
 	return ib.GID{10: 0xff, 11: 0xff, 12: ip[0], 13: ip[1], 14: ip[2], 15: ip[3]}
 }
 
-// sum adds 16-bit words, and fold makes them the sum of the Internet checksum (RFC 1071).
-func sum(s uint32, b []byte) uint32 {
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint32(binary.BigEndian.Uint16(b))
+// checked reports whether the UDP checksum of the datagram that was read is right. 0 stands for none, over IPv6 too, which
+// is what most senders of RoCEv2 send (RFC 6936).
+func (h *headers) checked(d *wire.Datagram) bool {
+	if h.udp.Checksum == 0 {
+		return true
+	}
+	p := wire.Path{Source: d.Source, Dest: d.Dest}
+	s := uint64(pseudoSum(&p, isIPv4(&d.Source), int(h.udp.Length)))
+	return fold(sum(sum(s, h.udp.Contents), h.udp.Payload)) == 0xffff
+}
+
+// sum adds 32-bit words, and fold makes them the sum of the Internet checksum (RFC 1071).
+func sum(s uint64, b []byte) uint64 {
+	for ; len(b) >= 4; b = b[4:] {
+		s += uint64(binary.BigEndian.Uint32(b))
+	}
+	for i, v := range b {
+		s += uint64(v) << (24 - 8*i)
 	}
 	return s
 }
 
-func fold(s uint32) uint16 {
+func fold(s uint64) uint16 {
 	for s>>16 != 0 {
 		s = s&0xffff + s>>16
 	}
@@ -112,5 +126,5 @@ func pseudoSum(p *wire.Path, v4 bool, n int) uint16 {
 	if v4 {
 		src, dst = src[12:], dst[12:]
 	}
-	return fold(sum(sum(uint32(n)+uint32(layers.IPProtocolUDP), src), dst))
+	return fold(sum(sum(uint64(n)+uint64(layers.IPProtocolUDP), src), dst))
 }

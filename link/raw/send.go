@@ -18,6 +18,7 @@ import (
 const (
 	virtioHeader    = 10
 	virtioNeedsCsum = 1 // the field at csum_start + csum_offset holds the sum over the pseudo-header
+	virtioDataValid = 2 // somebody has looked at the checksum already
 	virtioGSOUDP    = 5 // VIRTIO_NET_HDR_GSO_UDP_L4, Linux 6.2
 	virtioGSOECN    = 0x80
 )

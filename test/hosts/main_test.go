@@ -11,6 +11,9 @@ import (
 // softnicd is the program under test.
 var softnicd string
 
+// testLink is what the daemons stand on, if it is not the default: raw needs CAP_NET_RAW, which root in a namespace has.
+var testLink = os.Getenv("SOFTNIC_TEST_LINK")
+
 func TestMain(m *testing.M) { os.Exit(build(m)) }
 
 func build(m *testing.M) int {
