@@ -110,6 +110,12 @@ var duplicates = []event{
 		s.deliver(at(us), readRequest(500, 8).to(memory+4))
 		s.expect(at(us))
 	}},
+	{"of a READ, more responses than PSNs", "IBA 9.7.5.1.5", "they would be taken for answers to what followed: dropped", func(s *script) {
+		s.deliver(at(0), readRequest(500, 2048))
+		s.expect(at(0), readFirst(500, 0), readLast(501, 1024, 1024))
+		s.deliver(at(us), readRequest(501, 2048))
+		s.expect(at(us))
+	}},
 	{"of a READ, another key", "IBA 9.7.5.1.5", "dropped", func(s *script) {
 		k := s.register(allRights).RKey
 		s.deliver(at(0), readRequest(500, 8))
@@ -120,7 +126,7 @@ var duplicates = []event{
 	{"READ where an atomic was", "IBA 9.7.5.1.5", "dropped", func(s *script) {
 		s.deliver(at(0), fetchAddRequest(500, 0))
 		s.expect(at(0), atomicAck(500, s.word(memory)))
-		s.deliver(at(us), readRequest(500, 8))
+		s.deliver(at(us), readRequest(500, 8), readRequest(500, 0).key(0).to(0))
 		s.expect(at(us))
 	}},
 	{"of a READ behind a WRITE", "IBA 9.7.5.1.5", "the READ is answered, the ACK of the WRITE comes after it", func(s *script) {

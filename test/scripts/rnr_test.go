@@ -106,6 +106,15 @@ var notReady = []event{
 		s.deliver(s.now, ack(101))
 		s.completes(success(1), success(2))
 	}},
+	{"ACK during the wait", "IBA 9.7.5.2.8", "the RNR NAK was an old one: there is nothing to wait for", func(s *script) {
+		s.post(send(1), send(2))
+		s.expect(at(0), sendOnly(100, 1), sendOnly(101, 2))
+		s.deliver(at(us), rnrNak(100, 0), ack(100))
+		s.completes(success(1))
+		s.expect(at(us), sendOnly(101, 2))
+		s.deliver(at(2*us), ack(101))
+		s.completes(success(2))
+	}},
 	{"no receive for a SEND", "IBA 9.7.5.2.8", "RNR NAK with min_rnr_timer; PSN and MSN stay", func(s *script) {
 		s.with(minRNRTimer(14))
 		s.deliver(at(0), sendOnly(500, 8))
