@@ -438,3 +438,87 @@ func TestXRCTypes(t *testing.T) {
 	}
 	g.checkEmpty(t)
 }
+
+func TestTargetDoesNotAllocate(t *testing.T) {
+	g := newCrew(t)
+	cqe := make([]abi.CQE, 16)
+	w := sendWQE(20)
+	turn := func() {
+		for _, p := range []*pool{g.pb, g.pc} {
+			p.post(1, p.sge(0, 100))
+			w.SRQN = p.srq.Number()
+			g.ini.postSend(w, g.ini.sge(0, 100))
+		}
+		for range 8 {
+			g.w.now++
+			g.a.dev.Step(g.w.now)
+			g.b.dev.Step(g.w.now)
+		}
+		for _, a := range []*app{&g.a.app, &g.b.app, g.c} {
+			_, _ = a.cqr.Poll(cqe)
+		}
+	}
+	turn()
+	if n := testing.AllocsPerRun(50, turn); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := g.pb.block.RecvTaken() + g.pc.block.RecvTaken(); n != 2*52 {
+		t.Errorf("%d receives were taken, want %d", n, 2*52)
+	}
+}
+
+// A panic in the handling of a target takes the target to the error state, and no process.
+func TestTargetContainsPanics(t *testing.T) {
+	g := newCrew(t)
+	g.pc.srq.cq.queue = nil
+	g.sendAndForget(g.pc)
+	if e := g.b.take(); !slices.Contains(e, event{ib.EventQPFatal, targetHandle}) {
+		t.Errorf("events %v", e)
+	}
+	if g.b.ctx.dead.Load() || g.c.ctx.dead.Load() {
+		t.Error("a process ended for a fault of the target")
+	}
+}
+
+func (g *crew) sendAndForget(p *pool) {
+	p.post(1, p.sge(0, 100))
+	w := sendWQE(20)
+	w.SRQN = p.srq.Number()
+	g.ini.postSend(w, g.ini.sge(0, 100))
+	g.w.run(10 * time.Millisecond)
+}
+
+// A process takes the memory of its completion queue away: it ends, alone. The target fails, for what could not be
+// delivered must not be acknowledged, and works again for the others.
+func TestTargetContainsFaults(t *testing.T) {
+	g := newCrew(t)
+	block, vanish := mapped(t, int(abi.CQBlockSize(64)))
+	bad, err := g.c.ctx.CreateCQ(CQConfig{Block: block, Entries: 64, Handle: 98})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := g.c.newSRQ(t, 8, func(c *SRQConfig) { c.XRCD, c.CQ = g.xc, bad })
+	vanish()
+	g.sendAndForget(p)
+	if g.b.ctx.dead.Load() || !g.c.ctx.dead.Load() || g.target.of.ctx.dead.Load() {
+		t.Errorf("dead: the innocent %v, the guilty %v, the target %v", g.b.ctx.dead.Load(), g.c.ctx.dead.Load(), g.target.of.ctx.dead.Load())
+	}
+	if e := g.b.take(); !slices.Contains(e, event{ib.EventQPFatal, targetHandle}) {
+		t.Errorf("events %v", e)
+	}
+	e := &endpoint{app: &g.b.app, qp: g.target}
+	e.modify(t, ib.QPAttr{State: ib.StateReset}, ib.QPAttrState)
+	g.ini.modify(t, ib.QPAttr{State: ib.StateReset}, ib.QPAttrState)
+	g.ini.sends = 0
+	g.a.poll(t)
+	connectXRC(t, g.ini, &g.b.app, g.target)
+	g.pb.post(1, g.pb.sge(0, 100))
+	if c := g.send(t, g.pb.srq.Number(), 100); c.Status != 0 {
+		t.Errorf("send: %+v", c)
+	}
+	// The queue of the one who ended is none any more.
+	if c := g.send(t, p.srq.Number(), 100); c.Status != uint8(ib.WCRemAccessErr) {
+		t.Errorf("send to the dead: %+v", c)
+	}
+	g.checkEmpty(t)
+}
