@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e sim-long cq-cycles bench fuzz header links clean
+.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e sim-long cq-cycles mutants mutants-page bench fuzz header links clean
 
 all: build
 
@@ -62,6 +62,14 @@ sim-long:
 # Ten million times arm and sleep, between two processes: some minutes.
 cq-cycles:
 	$(GO) test ./cq -run TestSleepCycles -cq.cycles=10000000 -timeout 0 -v
+
+# Known bugs planted one at a time: a test or the simulator has to catch each. Some minutes; the page has both columns and
+# takes longer.
+mutants:
+	$(GO) run ./test/mutants
+
+mutants-page:
+	$(GO) run ./test/mutants -both -o docs/mutants.md
 
 # The tests of package verbs over each link, and several hosts over raw, which needs CAP_NET_RAW.
 links:
