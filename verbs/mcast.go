@@ -17,7 +17,7 @@ func HearOwn() McastOption { return func(m *ctl.AttachMcast) { m.Flags |= ctl.Mc
 //
 // A group of IPv4 is ::ffff:a.b.c.d, or as older stacks have it ff0e::ffff:a.b.c.d; one of IPv6 is its address. The device
 // joins it on its interface. EINVAL for a GID that is no group and a queue pair that is not UD, ENOMEM when there are too
-// many, EOPNOTSUPP if the device's network has no groups, as with --link raw.
+// many, EOPNOTSUPP if the device's network has no groups.
 //
 // To send, no attachment is needed: an address handle of the group does, and ib.MulticastQPN as SendWR.RemoteQPN.
 func (q *QP) AttachMcast(group ib.GID, opts ...McastOption) error {
