@@ -19,9 +19,9 @@ func TestLoopback(t *testing.T) {
 		t.Skip("slow: daemons in network namespaces")
 	}
 	for _, c := range []struct {
-		name  string
-		addrs [2]string
-	}{{"127.0.0.0", [2]string{"127.0.0.1", "127.0.0.2"}}, {"::1", [2]string{"::1", "::1"}}} {
+		name, family string
+		addrs        [2]string
+	}{{"127.0.0.0", "v4", [2]string{"127.0.0.1", "127.0.0.2"}}, {"::1", "v6", [2]string{"::1", "::1"}}} {
 		t.Run(c.name, func(t *testing.T) {
 			ns := newNamespace(t)
 			check(t, ns.LinkSetUp(must(ns.LinkByName("lo"))))
@@ -39,8 +39,8 @@ func TestLoopback(t *testing.T) {
 			for _, s := range services {
 				if s.carry != nil {
 					t.Run(s.name, func(t *testing.T) {
-						s.carry(t, a, b, "")
-						s.carry(t, b, a, "")
+						s.carry(t, a, b, c.family)
+						s.carry(t, b, a, c.family)
 					})
 				}
 			}
