@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -87,5 +88,46 @@ func TestRunWritesWhatWasGenerated(t *testing.T) {
 func TestNoSource(t *testing.T) {
 	if err := run(t.TempDir(), "-"); err == nil {
 		t.Error("there is nothing to make a header of")
+	}
+}
+
+func TestRunPrints(t *testing.T) {
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	stdout := os.Stdout
+	os.Stdout = out
+	err = run(root, "-")
+	os.Stdout = stdout
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := generate(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(out.Name()); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("what was printed differs, or %v", err)
+	}
+}
+
+// What C cannot have, or Go cannot read, is refused by name.
+func TestSourceIsRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"a field without a C form": "package ib\n\ntype SGE struct{ Addr string }\n",
+		"no Go":                    "package ib\n\ntype SGE struct{",
+	} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, "ib"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "ib", "ib.go"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := generate(dir); err == nil || !strings.Contains(err.Error(), "ib") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
