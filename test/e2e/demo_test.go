@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,7 +188,11 @@ func checkPackets(t *testing.T, d *demo) {
 		if p.Note != "" {
 			s += " " + p.Note
 		}
-		got[p.From+" to "+p.To] = append(got[p.From+" to "+p.To], s)
+		way := p.From + " to " + p.To
+		// A machine that stalls makes a requester ask once more after its oldest packet, and the peer answer again.
+		if !slices.Contains(got[way], s) {
+			got[way] = append(got[way], s)
+		}
 		if p.At < last {
 			t.Errorf("%s at %d ns, after one at %d ns", s, p.At, last)
 		}
