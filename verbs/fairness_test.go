@@ -19,19 +19,23 @@ type stream struct {
 	moved uint64 // messages
 }
 
-const streamMessage = 1 << 20
+const (
+	streamMessage = 1 << 20
+	streamDepth   = 48 // WRITEs outstanding: enough for the device while a busy machine keeps the program waiting
+)
 
 // newStream connects n queue pairs of a context of its own with as many of sink's.
 func newStream(t *testing.T, d *embedded.Device, sink *side, target *verbs.MR, n int) *stream {
 	t.Helper()
 	ctx := must(d.Open())
 	t.Cleanup(func() { ctx.Close() })
-	s := &stream{side: newSide(t, ctx, 4*n, smallCap)}
+	s := &stream{side: newSide(t, ctx, streamDepth*n+64, smallCap)}
 	buf := must(s.side.pd.AllocBuffer(streamMessage))
 	s.mr = must(s.side.pd.RegMR(buf.Bytes(), ib.AccessLocalWrite))
 	gid := must(ctx.QueryGID(1, 0)).GID
 	for range n {
-		from := must(s.side.pd.CreateQP(verbs.QPInitAttr{Type: ib.QPTypeRC, SendCQ: s.side.cq, RecvCQ: s.side.cq, Cap: smallCap}))
+		deep := verbs.QPCap{MaxSendWR: 64, MaxSendSGE: 1}
+		from := must(s.side.pd.CreateQP(verbs.QPInitAttr{Type: ib.QPTypeRC, SendCQ: s.side.cq, RecvCQ: s.side.cq, Cap: deep}))
 		to := must(sink.pd.CreateQP(verbs.QPInitAttr{Type: ib.QPTypeRC, SendCQ: sink.cq, RecvCQ: sink.cq, Cap: smallCap}))
 		a := verbs.Endpoint{QPN: from.QPN(), PSN: verbs.RandomPSN(), GID: gid}
 		b := verbs.Endpoint{QPN: to.QPN(), PSN: verbs.RandomPSN(), GID: gid}
@@ -40,7 +44,7 @@ func newStream(t *testing.T, d *embedded.Device, sink *side, target *verbs.MR, n
 		s.qps = append(s.qps, from)
 	}
 	for i, qp := range s.qps {
-		for range 2 {
+		for range streamDepth {
 			check(t, qp.PostSend(s.write(i, target)))
 		}
 	}
