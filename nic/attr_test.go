@@ -29,7 +29,7 @@ func TestAttributes(t *testing.T) {
 	}
 	p := a.dev.PortAttr()
 	if p.State != ib.PortActive || p.PhysState != 5 || p.MaxMTU != ib.MTU4096 || p.ActiveMTU != ib.MTU4096 || p.GIDTblLen != 256 ||
-		p.PKeyTblLen != 1 || p.MaxMsgSz != 1<<30 || p.LinkLayer != 2 || p.Flags != 1 || p.LinkMTU != 9000 || p.NetdevIfindex != 7 {
+		p.PKeyTblLen != 1 || p.MaxMsgSz != 1<<31 || p.LinkLayer != 2 || p.Flags != 1 || p.LinkMTU != 9000 || p.NetdevIfindex != 7 {
 		t.Errorf("port attributes %+v", p)
 	}
 	if k, err := a.dev.PKey(0); k != 0xffff || err != nil {

@@ -83,7 +83,7 @@ func (s *shard) fell(now clock.Time, q *QP, r any) {
 	s.dev.log.Error("internal error: panic in the handling of a queue pair", "qpn", q.qpn, "state", q.state,
 		"panic", r, "stack", string(debug.Stack()))
 	if c.panics > 1 {
-		s.kill(c, "a second internal error")
+		s.abandon(now, c)
 		return
 	}
 	// Who waits for this request learns that neither his peer nor he is to blame.
@@ -92,6 +92,33 @@ func (s *shard) fell(now clock.Time, q *QP, r any) {
 	}
 	s.fail(q, ib.EventQPFatal)
 }
+
+// abandon ends a context in whose service the device has failed twice. It is a fatal error of the device as far as this
+// context goes: what its queue pairs were doing ends with FATAL_ERR, what waits behind is flushed, and then nothing of it
+// is touched again.
+func (s *shard) abandon(now clock.Time, c *Context) {
+	if c.abandoned {
+		return // it has failed once more on the way
+	}
+	c.abandoned = true
+	for _, q := range c.slots {
+		if q == nil {
+			continue
+		}
+		s.engineAbort(now, q, ib.WCFatalErr, transport.VendorInternalPanic)
+		for range flushRounds {
+			_, more := s.engineTransmit(now, q, burstBytes)
+			s.settled = s.burst.Len()
+			if !more {
+				break
+			}
+		}
+	}
+	s.kill(c, "a second internal error")
+}
+
+// flushRounds are enough to flush the longest queues.
+const flushRounds = 64
 
 // fail takes a queue pair to the error state and raises e. What is posted is flushed by its engine.
 func (s *shard) fail(q *QP, e ib.EventType) {

@@ -62,6 +62,8 @@ type Context struct {
 	free   []uint32
 	routes routes // of address handles
 	panics int
+	// abandoned says that the device gave the context up after a second panic.
+	abandoned bool
 
 	dead atomic.Bool // of a memory fault or a second panic; the shard sets it
 }

@@ -67,7 +67,7 @@ func DefaultLimits() Limits {
 		MaxAH:          65536,
 		MaxRDAtomic:    128,
 		MaxContexts:    256,
-		MaxMessage:     1 << 30,
+		MaxMessage:     1 << 31, // IBA 9.7.7: the longest there is
 		GIDTableLen:    256,
 		PKeyTableLen:   1,
 		NumCompVectors: uint32(runtime.NumCPU()),

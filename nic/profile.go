@@ -36,6 +36,7 @@ func ConnectX() Profile {
 	p.FWVer, p.VendorID, p.VendorPartID = "20.37.1700", 0x02c9, 4125
 	p.PageSizeCap, p.AckDelay, p.MaxPKeys, p.PortCaps = 0xfffffffffffff000, 16, 128, portCM|portIPBased
 	p.Limits.MaxSGE = 30
+	p.Limits.MaxMessage = 1 << 30
 	p.Limits.MaxSRQSGE = 31
 	p.Limits.MaxRDAtomic = 16
 	p.GIDs = GIDShape{Types: []ib.GIDType{ib.GIDTypeRoCEv1, ib.GIDTypeRoCEv2}, DefaultFirst: true}
@@ -52,6 +53,7 @@ func IRDMA() Profile {
 	p.Limits.MaxSGE = 13
 	p.Limits.MaxInlineData = 101
 	p.Limits.MaxCQE = 1<<20 - 2
+	p.Limits.MaxMessage = 1<<31 - 1
 	p.Limits.MaxRDAtomic = 127
 	p.Limits.GIDTableLen = 32
 	p.GIDs.DefaultFirst = true

@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"context"
 	"encoding/csv"
 	"os"
 	"strconv"
@@ -17,10 +18,8 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
-// notYet are the statuses that this version has no way to raise, and what brings them.
-var notYet = map[string]string{
-	"FATAL_ERR": "faults at the verbs boundary: a device that failed as a whole completes nothing",
-}
+// notYet are the statuses that this version has no way to raise, and what brings them. There are none.
+var notYet = map[string]string{}
 
 // provoked says for each status how it comes about for real.
 var provoked = map[string]func(*testing.T){
@@ -149,6 +148,43 @@ var provoked = map[string]func(*testing.T){
 		connectSides(t, a, b, verbs.RCAttr{RNRRetry: 1, MinRNRTimer: 1})
 		check(t, a.qp.PostSend(a.send(1, 64)))
 		wantError(a, 1, ib.WCRNRRetryExcErr)
+	},
+	"FATAL_ERR": func(t *testing.T) {
+		// The device stumbles twice in the service of one program, and gives it up.
+		a, b := newTamperedPair(t, func(p *wire.Packet) {
+			if p.Opcode == wire.RCReadResponseOnly {
+				p.Payload = []wire.Piece{{Mem: stumble{}, Len: p.Len}}
+			}
+		})
+		check(t, a.qp.PostSend(a.rdma(ib.WRRDMARead, 1, 64, b, 0)))
+		wantError(a, 1, ib.WCGeneralErr)
+		for _, s := range []*side{a, b} {
+			check(t, s.qp.Modify(&verbs.QPAttr{State: ib.StateReset}, ib.QPAttrState))
+		}
+		connectSides(t, a, b, verbs.RCAttr{})
+		check(t, a.qp.PostRecv(a.recv(4, 0, 64)))
+		check(t, a.qp.PostSend(a.rdma(ib.WRRDMARead, 2, 64, b, 0), a.rdma(ib.WRRDMARead, 3, 64, b, 0)))
+		wantError(a, 2, ib.WCFatalErr)
+		seen := map[uint64]bool{}
+		for range 2 {
+			wc := a.next()
+			if wc.Status != ib.WCWRFlushErr {
+				t.Errorf("behind the fatal error: %+v", wc)
+			}
+			seen[wc.WRID] = true
+		}
+		if !seen[3] || !seen[4] {
+			t.Errorf("flushed %v, want 3 and 4", seen)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for {
+			e, err := a.ctx.AsyncEvent(ctx)
+			check(t, err)
+			if e.Type == ib.EventDeviceFatal {
+				break
+			}
+		}
 	},
 	"GENERAL_ERR": func(t *testing.T) {
 		// The device stumbles over a response. What it was about is the only request that has this status.
