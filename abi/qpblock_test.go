@@ -171,6 +171,12 @@ func TestHostileCounts(t *testing.T) {
 // once, so that what was judged is what is used: no field may disagree with what the copy itself says.
 func TestSingleCopy(t *testing.T) {
 	b := newBlock(t, ib.QPCap{MaxSendWR: 1, MaxSendSGE: 8})
+	// A full list to begin with: what was never written has no check.
+	full := make([]ib.SGE, 8)
+	for j := range full {
+		full[j] = ib.SGE{Addr: uint64(^uint32(0)), LKey: ib.LKey(^uint32(0))}
+	}
+	b.PutSend(0, &SendWQE{Opcode: 8, Count: 8, Imm: 8, SRQN: ^uint32(0)}, full)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Add(1)
