@@ -23,7 +23,10 @@ func expected() (names []string) {
 	return append(names, "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
 		"uses of a window", "binds of a window", "connections that broke", "linearizable histories", "mad applications",
 		"memory faults that were met", "queues that overran", "device crashes", "rewritten headers",
-		"shared receives", "limits of shared receive queues")
+		"shared receives", "limits of shared receive queues",
+		"UC SEND received", "UC SEND_WITH_IMM received", "UC RDMA_WRITE", "UC RDMA_WRITE_WITH_IMM received",
+		"UD SEND received", "UD SEND_WITH_IMM received",
+		"unreliable messages that were lost", "unreliable messages received again")
 }
 
 // missing returns what is expected and never happened.

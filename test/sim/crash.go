@@ -36,6 +36,9 @@ func (n *node) crash() {
 			p.app.wake(w.now + 1)
 		}
 	}
+	for _, t := range n.talkers {
+		t.crash()
+	}
 	w.net.free = append(w.net.free, n.port.inbox...)
 	n.port.inbox = n.port.inbox[:0]
 	n.paused, n.port.failed = 0, false

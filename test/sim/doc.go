@@ -15,7 +15,8 @@
 //	memory.go    memory that is gone for a while; overrun.go completion queues that are too small
 //	offence.go   requests that ask for too much
 //
-// What is sent is a table, one row an operation: ops.go.
+// What is sent is a table, one row an operation: ops.go. Next to the connections there are talks over the unreliable
+// services UC and UD: talk.go, and hearing.go for what is right there.
 //
 // What is right is known without looking into the device: a message's bytes are drawn when it is posted, the memory it
 // goes to is its own until it completes, and so a model says what every byte, completion and result has to be. See

@@ -45,6 +45,7 @@ func (w *world) end() {
 			c.checkOffence()
 		}
 	}
+	w.endTalks()
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
 			if !a.dead {
@@ -56,6 +57,9 @@ func (w *world) end() {
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
 			a.expectEmpty()
+		}
+		for _, t := range n.talkers {
+			t.expectUntouched()
 		}
 		n.disperse()
 		n.reopen()
@@ -232,13 +236,22 @@ func (n *node) reopen() {
 		a.open()
 		return a
 	}
-	a, b := fresh(), fresh()
+	a := fresh()
+	more := make([]*application, maxContexts-1)
+	for i := range more {
+		more[i] = fresh()
+	}
 	if _, err := n.dev.OpenContext(nic.ContextConfig{Owner: true}); !errors.Is(err, syscall.ENOMEM) {
-		w.failf("%s has room for three contexts: %v", n.name, err)
+		w.failf("%s has room for more than %d contexts: %v", n.name, maxContexts, err)
 	}
 	pd := must(w, a.ctx.AllocPD)
-	for range 3 {
+	for range maxPDs - 1 {
 		must(w, a.ctx.AllocPD)
+	}
+	for range maxAHs {
+		must(w, func() (*nic.AH, error) {
+			return a.ctx.CreateAH(pd, &ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: n.gid}})
+		})
 	}
 	var queue *nic.CQ
 	for range 16 {
@@ -271,7 +284,9 @@ func (n *node) reopen() {
 			})
 		})
 	}
-	if err := errors.Join(a.ctx.Close(), b.ctx.Close()); err != nil {
-		w.failf("%v", err)
+	for _, x := range append(more, a) {
+		if err := x.ctx.Close(); err != nil {
+			w.failf("%v", err)
+		}
 	}
 }

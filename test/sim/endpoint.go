@@ -25,11 +25,12 @@ type connection struct {
 
 // endpoint is one of them, with the application's half of its rings.
 type endpoint struct {
-	app  *application
-	conn *connection
-	peer *endpoint
-	side *SidePlan
-	name string
+	app    *application
+	conn   *connection
+	peer   *endpoint
+	talker *talker // whose stand-in it is before the network; nil for an end of a connection
+	side   *SidePlan
+	name   string
 
 	qp                   *nic.QP
 	block                *abi.QPBlock

@@ -5,6 +5,15 @@ import (
 	"github.com/softnic/softnicd/wire"
 )
 
+// look has the owner of a frame check it, and returns which request of a talker it belongs to.
+func (e *endpoint) look(f *wire.Frame) (message int) {
+	if e.talker != nil {
+		return e.talker.checkFrame(f)
+	}
+	e.checkFrame(f)
+	return -1
+}
+
 // checkFrame asks of a frame what must be true of all: it goes to the peer, from us, and is no longer than agreed.
 func (e *endpoint) checkFrame(f *wire.Frame) {
 	w, h := e.app.w, f.BTH()

@@ -25,6 +25,7 @@ type network struct {
 type packet struct {
 	wire.Datagram
 	end     *endpoint // that sent it
+	message int       // of a talker: the request that it belongs to
 	id      uint16    // IPv4 identification that it really has
 	spoilt  bool      // it is not what was sent, in a place that the ICRC covers
 	forged  bool      // by the attacker
@@ -53,7 +54,7 @@ func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 		for i := range frames {
 			// The device gives them up.
 			if end := p.node.endpointOf(frames[i].QPN); end != nil {
-				end.checkFrame(&frames[i])
+				end.look(&frames[i])
 				end.conn.losses++
 			}
 		}
@@ -90,7 +91,9 @@ func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
 		case drop != wire.Accepted && !d.spoilt:
 			w.accuse("a good packet was dropped, %v: %s", drop, describe(d.Bytes))
 		}
-		if drop == wire.Accepted && !d.forged {
+		if drop == wire.Accepted && d.end.talker != nil {
+			d.end.peer.talker.arrive(d)
+		} else if drop == wire.Accepted && !d.forged {
 			d.end.peer.notePatience(&packets[n])
 		}
 		if drop == wire.Accepted {
@@ -123,7 +126,7 @@ func (n *network) accept(from *node, f *wire.Frame) error {
 		w.accuse("%s sent a frame of queue pair %v, which it does not have", from.name, f.QPN)
 		return nil
 	}
-	end.checkFrame(f)
+	message := end.look(f)
 	n.latest = w.now
 	p := n.take()
 	p.id = 0
@@ -139,7 +142,7 @@ func (n *network) accept(from *node, f *wire.Frame) error {
 			Bytes: b, Source: f.Path.Source, Dest: f.Path.Dest, SourcePort: f.Path.SourcePort,
 			TrafficClass: f.Path.TrafficClass, HopLimit: f.Path.HopLimit - 1,
 		},
-		end: end, id: p.id,
+		end: end, message: message, id: p.id,
 	}
 	w.record(uint64(w.now), uint64(f.QPN), uint64(crc32.ChecksumIEEE(b)))
 	w.attacker.record(p)

@@ -15,15 +15,16 @@ import (
 
 // node is a device and its applications.
 type node struct {
-	w    *world
-	name string
-	gid  ib.GID
-	dice *dice
-	dev  *nic.Device
-	port port
-	apps []*application
-	next clock.Time // of its next round
-	link nic.Link
+	w       *world
+	name    string
+	gid     ib.GID
+	dice    *dice
+	dev     *nic.Device
+	port    port
+	apps    []*application
+	talkers []*talker
+	next    clock.Time // of its next round
+	link    nic.Link
 
 	bystanders *bystanders
 
@@ -46,6 +47,13 @@ func newNode(w *world, index int) *node {
 	return n
 }
 
+// What a device has to give: two applications, and up to four talkers.
+const (
+	maxContexts = 6
+	maxPDs      = 6
+	maxAHs      = 2
+)
+
 // boot makes the device.
 func (n *node) boot() {
 	w := n.w
@@ -57,7 +65,7 @@ func (n *node) boot() {
 		Random: n.dice,
 		Limits: nic.Limits{
 			// No more than is used, so that what is not given back is missed.
-			MaxQP: 32, MaxCQ: 16, MaxSRQ: 4, MaxMR: 128, MaxPD: 4, MaxContexts: 2,
+			MaxQP: 32, MaxCQ: 16, MaxSRQ: 4, MaxMR: 128, MaxPD: maxPDs, MaxAH: maxAHs, MaxContexts: maxContexts,
 			AckFloor: -1, Window: w.plan.Window, AckEvery: w.plan.AckEvery,
 		},
 		Link:   n.link,
@@ -84,6 +92,11 @@ func (n *node) endpointOf(qpn ib.QPN) *endpoint {
 			if e.qp.QPN() == qpn {
 				return e
 			}
+		}
+	}
+	for _, t := range n.talkers {
+		if t.qp.QPN() == qpn {
+			return t.end
 		}
 	}
 	return nil

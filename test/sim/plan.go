@@ -20,6 +20,7 @@ type Plan struct {
 	AckEvery    int
 	Lag         time.Duration // from a packet or doorbell to the device's next round, at most
 	Connections []ConnectionPlan
+	Talks       []TalkPlan
 
 	// Fragile says that connections may run out of retries: the network is that bad, or they have too few.
 	Fragile bool
@@ -137,6 +138,7 @@ func NewPlan(seed uint64) *Plan {
 		pairs[b]++
 		p.Connections = append(p.Connections, newConnectionPlan(d, p, a, b))
 	}
+	p.Talks = newTalkPlans(p)
 	return p
 }
 
@@ -298,6 +300,9 @@ func (p *Plan) String() string {
 			fmt.Fprintf(&b, "  %s: %d requests from psn %v, %+v, sig all %v, reads %d, rnr timer %d retry %d, eager %d, think %v, tardy %d to %v, spare %d, windows %d\n",
 				endpointName(i, j), len(s.Script), s.StartPSN, s.Cap, s.SigAll, s.Reads, s.RNRTimer, s.RNRRetry, s.Eager, s.Think, s.Tardy, s.Tardiness, s.Spare, s.Windows)
 		}
+	}
+	for i := range p.Talks {
+		p.Talks[i].describe(&b, len(p.Connections)+i)
 	}
 	return b.String()
 }

@@ -87,6 +87,7 @@ func (w *world) build() {
 		w.total += e.planned
 		e.app.wake(w.now)
 	})
+	w.buildTalks()
 }
 
 // application returns the application with this index, and makes it and those before it if need be.
@@ -166,6 +167,11 @@ func (w *world) finished() bool {
 			return false
 		}
 	}
+	for _, t := range w.talkers {
+		if !t.finished() {
+			return false
+		}
+	}
 	return true
 }
 
@@ -177,6 +183,11 @@ func (w *world) missing() (text string) {
 				e.name, e.posted, e.planned, e.ended, e.ready, len(e.receives), e.taken, e.block.State())
 		}
 	})
+	for _, t := range w.talkers {
+		if !t.finished() {
+			text += fmt.Sprintf("%s: %d of %d requests posted, %d ended. ", t.name, t.posted, len(t.script), t.ended)
+		}
+	}
 	return text
 }
 

@@ -48,6 +48,16 @@ func TestOracleNotices(t *testing.T) {
 		{"a NAK that nobody sent", rewrite(100, is(wire.RCAcknowledge), func(_ *endpoint, h []byte) {
 			wire.FindAETH(h).SetSyndrome(wire.NakRemoteAccess)
 		}, nil), "ended with remote access error"},
+		{"a byte of a datagram", rewrite(100, is(wire.UDSendOnly), nil, firstByte), "what was received into .* none of"},
+		{"the sender of a datagram", rewrite(100, is(wire.UDSendOnlyImm), func(_ *endpoint, h []byte) {
+			x := wire.FindDETH(h)
+			x.SetSourceQP(x.SourceQP() ^ 1)
+		}, nil), "what was received into .* none of"},
+		{"a byte of an unreliable SEND", rewrite(200, isUnreliable(wire.Opcode.IsSend), nil, firstByte), "what was received into .* none of"},
+		{"a byte of an unreliable WRITE", rewrite(200, isUnreliable(wire.Opcode.IsWrite), nil, firstByte), "what was received into|nobody asked to change"},
+		{"a message that is lost where nothing is", rewrite(200, isTalk, func(_ *endpoint, h []byte) {
+			(*wire.BTH)(h).SetPKey(0x8123)
+		}, nil), "nothing went wrong on the network, and"},
 		{"an attacker who guesses right", Tamper{Lucky: true}, "."},
 		{"a solicited event that is lost", rewrite(500, wire.Opcode.Ends, func(_ *endpoint, h []byte) {
 			(*wire.BTH)(h).SetSolicited(false)
@@ -122,6 +132,14 @@ func is(op wire.Opcode) func(wire.Opcode) bool {
 var isAtomicAck = is(wire.RCAtomicAcknowledge)
 
 func isWriteOnly(o wire.Opcode) bool { return o == wire.RCWriteOnly }
+
+func isUnreliable(which func(wire.Opcode) bool) func(wire.Opcode) bool {
+	return func(o wire.Opcode) bool { return o.Service() == wire.ServiceUC && which(o) }
+}
+
+func isTalk(o wire.Opcode) bool {
+	return o.Service() == wire.ServiceUC || o.Service() == wire.ServiceUD
+}
 
 func hasImm(o wire.Opcode) bool { return o.Headers().Has(wire.HasImm) }
 

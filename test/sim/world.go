@@ -18,6 +18,8 @@ const (
 	streamAttacker
 	streamDevice      // + device
 	streamApplication = streamDevice + 16
+	streamTalk        = streamApplication + 16 // the plan of talks
+	streamTalker      = streamTalk + 1         // + 2 * talk + side
 )
 
 // world is one run of a plan.
@@ -30,6 +32,7 @@ type world struct {
 
 	nodes    []*node
 	conns    []*connection
+	talkers  []*talker
 	net      *network
 	trouble  trouble
 	attacker *attacker
@@ -136,10 +139,11 @@ func (h deviceLog) WithGroup(string) slog.Handler      { return h }
 
 // event is something that happens at a time. Of those at the same time the one entered first comes first.
 type event struct {
-	at    clock.Time
-	order uint64
-	node  *node        // a round of its device, or the arrival of packet
-	app   *application // its turn
+	at     clock.Time
+	order  uint64
+	node   *node        // a round of its device, or the arrival of packet
+	app    *application // its turn
+	talker *talker      // the same
 	*packet
 }
 
@@ -150,6 +154,8 @@ func (e *event) stale() bool {
 		return false
 	case e.app != nil:
 		return e.at != e.app.next || e.app.dead
+	case e.talker != nil:
+		return e.at != e.talker.next || e.talker.dead
 	}
 	return e.at != e.node.next
 }
@@ -215,6 +221,8 @@ func (w *world) turn() {
 		e.node.arrive(e.packet)
 	case e.app != nil:
 		e.app.turn(e.at)
+	case e.talker != nil:
+		e.talker.turn()
 	default:
 		e.node.turn(e.at)
 	}
