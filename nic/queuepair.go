@@ -172,7 +172,7 @@ func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *trans
 	if c.Status == ib.WCSuccess {
 		e.Opcode, e.Flags, e.ByteLen, e.Imm = uint8(c.Opcode), uint16(c.Flags), c.ByteLen, c.Imm
 		e.SrcQP, e.SL = uint32(c.SrcQP), c.SL
-		e.Timestamp = uint64(s.now)
+		e.Timestamp = uint64(s.stamp)
 	}
 	posted = to.queue.Post(s.now, e, c.Solicited)
 	if to.queue.Deadline() != never {

@@ -37,6 +37,9 @@ type shard struct {
 	index int
 	port  Port
 	now   clock.Time // of this round
+	// stamp is the time for completions: read when their cause was seen, since a round may have begun, on a busy machine,
+	// long before the request was even posted.
+	stamp clock.Time
 
 	table    *qpTable
 	sched    scheduler
@@ -171,6 +174,7 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 		if got == 0 {
 			break
 		}
+		s.stamp = s.time()
 		n += got
 		for i := range s.packets[:got] {
 			p := &s.packets[i]
@@ -205,6 +209,7 @@ func (s *shard) expire(now clock.Time) (busy bool) {
 			break
 		}
 		busy = true
+		s.stamp = s.time()
 		s.after(q, s.engineExpire(now, q))
 	}
 	for i := len(s.held) - 1; i >= 0; i-- {
@@ -226,6 +231,9 @@ func (s *shard) expire(now clock.Time) (busy bool) {
 
 // transmit fills the burst from the queue pairs that have something, in the scheduler's order, and hands it to the port.
 func (s *shard) transmit(now clock.Time) (busy bool) {
+	if s.sched.ready > 0 {
+		s.stamp = s.time()
+	}
 	for budget := burstBytes; budget > 0 && !s.burst.Full(); {
 		f, allowance := s.sched.next()
 		if f == nil {
