@@ -22,7 +22,7 @@ demo:
 	$(GO) run ./cmd/softnicd demo
 
 test: deps build staticcheck unit race sim
-	@$(MAKE) --no-print-directory fuzz FUZZTIME=10s
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=30s
 	@echo "make test: everything passed"
 
 # The packages that the tests use, on Debian and Ubuntu. Elsewhere the tests that miss one skip by name.
@@ -84,7 +84,7 @@ bench:
 microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./wire ./abi ./cq ./dma ./transport/... ./nic ./link/... ./verbs/...
 
-# Each fuzz target for so long; `make test` gives each a third of it.
+# Each fuzz target for so long; `make test` gives each as much.
 FUZZTIME ?= 30s
 fuzz:
 	@scripts/fuzz $(FUZZTIME)
