@@ -77,7 +77,8 @@ type QueuePair interface {
 
 	// CompleteSend reports the end of the send request with this index, in order of the indexes. It makes an entry in
 	// the CQ if the request was signaled or c.Status is not success; in any case the slot is done with. A CQ that
-	// overruns takes the queue pair to the error state before the call returns (through Modify).
+	// overruns takes the queue pair to the error state, by Modify, when the engine's call that completes is over: an engine
+	// is never called from within itself.
 	CompleteSend(r *Request, c *Completion)
 	// CompleteRecv reports the end of a receive.
 	CompleteRecv(r *Receive, c *Completion)
