@@ -116,6 +116,23 @@ var duplicates = []event{
 		s.deliver(at(us), readRequest(501, 2048))
 		s.expect(at(us))
 	}},
+	{"of a READ, resumed with a new PSN", "IBA 9.7.5.1.1", "from the first response that was lost, though the original was answered", func(s *script) {
+		s.deliver(at(0), readRequest(500, 5000).to(memory+8), writeOnly(505, 8).to(results))
+		s.expect(at(0), readFirst(500, 8), readMiddle(501, 1032), readMiddle(502, 2056), readMiddle(503, 3080), readLast(504, 4104, 904), ack(505).msn(2))
+		s.deliver(at(us), readRequest(503, 5000-3*1024).to(memory+8+3*1024))
+		s.expect(at(us), readFirst(503, 3080).msn(2), readLast(504, 4104, 904).msn(2))
+		s.deliver(at(2*us), readRequest(504, 904).to(memory+8+4*1024))
+		s.expect(at(2*us), readOnly(504, 4104, 904).msn(2))
+	}},
+	{"of a READ, bytes of another PSN", "IBA 9.7.5.1.1", "a response's PSN says which bytes it carries: others are dropped", func(s *script) {
+		s.deliver(at(0), readRequest(500, 3000))
+		s.expect(at(0), readFirst(500, 0), readMiddle(501, 1024), readLast(502, 2048, 952))
+		s.deliver(at(us), readRequest(500, 1024).to(memory+1024), readRequest(501, 1024), readRequest(501, 1024).to(memory+1032),
+			readRequest(502, 8).to(memory+1024))
+		s.expect(at(us))
+		s.deliver(at(2*us), readRequest(501, 1024).to(memory+1024))
+		s.expect(at(2*us), readOnly(501, 1024, 1024))
+	}},
 	{"of a READ, another key", "IBA 9.7.5.1.5", "dropped", func(s *script) {
 		k := s.register(allRights).RKey
 		s.deliver(at(0), readRequest(500, 8))

@@ -52,6 +52,18 @@ var states = []event{
 		s.raises(ib.EventQPAccessErr)
 		s.expect(at(0), nak(500, wire.NakRemoteAccess))
 	}},
+	{"ERR from ERR", "IBA 10.3.1.7", "the NAK that ended the connection still leaves, whoever says so, too, meanwhile", func(s *script) {
+		s.e.Receive(s.now, s.build(writeOnly(500, 8).key(1)))
+		s.modify(ib.StateErr)
+		s.refuses(nak(500, wire.NakRemoteAccess), ib.EventQPAccessErr)
+		s.modify(ib.StateErr)
+		s.expect(at(0))
+	}},
+	{"ERR before the ACK", "IBA 10.3.1.7", "what was not answered when the application ended the connection is not", func(s *script) {
+		s.e.Receive(s.now, s.build(writeOnly(500, 8)))
+		s.modify(ib.StateErr)
+		s.expect(at(0))
+	}},
 	{"SQD finishes what was started", "IBA 10.3.1.6", "the message under way goes on, the next does not begin", func(s *script) {
 		s.with(window(1))
 		s.post(send(2000), send(1))

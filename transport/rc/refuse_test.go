@@ -401,12 +401,12 @@ func TestResponderReceiveErrors(t *testing.T) {
 			s.state(ib.StateErr)
 			s.completed(flushed(2))
 		}},
-		{"the CQ overruns with an error completion", "CVE-2026-93107, CVE-2021-47076", func(s *peerScript) {
+		{"the CQ overruns with an error completion: the peer has its NAK", "CVE-2026-93107, CVE-2021-47076", func(s *peerScript) {
 			s.post(1, 4)
 			s.qp.overrun = func() { s.modify(ib.StateErr, 0) }
 			s.deliver(sendOnly(100, 8))
 			s.qp.overrun = nil
-			s.expect()
+			s.expect(nak(100, wire.NakInvalidRequest, 0))
 			s.state(ib.StateErr)
 		}},
 	})

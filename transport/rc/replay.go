@@ -122,9 +122,10 @@ func (r *responder) repeat(p *wire.Packet) {
 	}
 }
 
-// repeatRead reads once more what the original read, or a part of it: from where a response was lost. A request that
-// is not within the original, or is older than what is remembered, is dropped. If the answer is under way it begins again
-// at the place asked for.
+// repeatRead reads once more what the original read, or a part of it: from where a response was lost. If the answer is under
+// way it begins again at the place asked for. A request is dropped that is older than what is remembered, is not within the
+// original, or begins elsewhere than at the bytes that the response with its PSN had carried: no requester that repeats its
+// own READ asks that (IBA 9.7.5.1.1), and who forges one is not to choose among the bytes of others.
 func (r *responder) repeatRead(p *wire.Packet) {
 	first, h := p.PSN(), wire.FindRETH(p.Header)
 	slot := r.resources.find(first)
@@ -134,6 +135,9 @@ func (r *responder) repeatRead(p *wire.Packet) {
 	x := &r.resources.ring[slot]
 	n := uint64(h.Length())
 	if x.kind != reading || !x.covers(h.RKey(), h.VA(), n) || r.packets(h.Length()) > distance(first, x.last)+1 {
+		return
+	}
+	if h.VA()-x.va != uint64(distance(x.first, first))*uint64(r.e.mtu) {
 		return
 	}
 	r.answers.remove(slot)

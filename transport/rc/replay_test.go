@@ -223,16 +223,22 @@ func TestResponderDuplicates(t *testing.T) {
 		s.expect()
 		s.state(ib.StateRTR)
 	})
+	// With each PSN a duplicate begins where the response with that PSN did, and nowhere else.
 	for _, length := range []uint32{2 * mtu, 2*mtu - 5} {
-		for off := uint32(0); off <= length+64; off += 37 {
-			s := newPeerScript(t)
-			s.deliver(s.read(100, 4096, length))
-			s.transmit(1 << 20)
-			n := uint32(100)
-			s.deliver(s.read(100, 4096+uint64(off), n))
-			got, _ := s.transmit(1 << 20)
-			if inside := off+n <= length; inside != (len(got) == 1) {
-				t.Errorf("duplicate at %d of %d bytes: %d answers", off, length, len(got))
+		for psn := range ib.PSN(2) {
+			for off := uint32(0); off <= length+64; off++ {
+				if off%37 != 0 && off%mtu > 1 && off%mtu < mtu-1 {
+					continue
+				}
+				s := newPeerScript(t)
+				s.deliver(s.read(100, 4096, length))
+				s.transmit(1 << 20)
+				n := uint32(100)
+				s.deliver(s.read(100+psn, 4096+uint64(off), n))
+				got, _ := s.transmit(1 << 20)
+				if ours := off == uint32(psn)*mtu; ours != (len(got) == 1) {
+					t.Errorf("duplicate with PSN %d at %d of %d bytes: %d answers", psn, off, length, len(got))
+				}
 			}
 		}
 	}

@@ -237,7 +237,8 @@ func (r *responder) modify(_ clock.Time, mask ib.QPAttrMask) {
 	if mask&ib.QPAttrMaxDestRDAtomic != 0 {
 		r.resize(int(a.MaxDestRDAtomic))
 	}
-	if r.e.state == ib.StateErr {
+	// As in transmit: a NAK that ended the connection is still to leave, whatever the application says of the state.
+	if r.e.state == ib.StateErr && !r.nak.fatal {
 		r.stop()
 	}
 }
