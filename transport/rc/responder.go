@@ -238,7 +238,7 @@ func (r *responder) modify(_ clock.Time, mask ib.QPAttrMask) {
 		r.resize(int(a.MaxDestRDAtomic))
 	}
 	// As in transmit: a NAK that ended the connection is still to leave, whatever the application says of the state.
-	if r.e.state == ib.StateErr && !r.nak.fatal {
+	if !r.nak.fatal && r.e.state == ib.StateErr {
 		r.stop()
 	}
 }
