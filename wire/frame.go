@@ -18,6 +18,8 @@ type Path struct {
 	SL           uint8
 	FlowLabel    uint32
 	PKey         ib.PKey // of the base transport header, for engines that speak along one path; 0: the default partition
+	// Runs says that the port takes runs along this path.
+	Runs bool
 }
 
 // Partition returns the P_Key that packets of the path bear.
@@ -28,7 +30,7 @@ func (p *Path) Partition() ib.PKey {
 	return p.PKey
 }
 
-// Frame is a packet to be sent: headers in place, payload by reference.
+// Frame is a packet to be sent, or a run of them ([Frame.SetRun]): headers in place, payload by reference.
 type Frame struct {
 	Path *Path
 	// QPN is the local queue pair that sends, for those who look at frames on their way.
@@ -42,6 +44,7 @@ type Frame struct {
 
 	headLen uint8
 	pad     uint8
+	run     uint8 // packets; 0 is 1
 	length  int
 	head    [MaxHeader]byte
 	pieces  []Piece
@@ -63,8 +66,8 @@ func (f *Frame) PayloadLen() int { return f.length }
 // Pad returns how many bytes of zero follow the payload, 0 to 3.
 func (f *Frame) Pad() int { return int(f.pad) }
 
-// Len returns the bytes of UDP payload that the frame makes: headers, payload, pad and ICRC.
-func (f *Frame) Len() int { return int(f.headLen) + f.length + int(f.pad) + ICRCSize }
+// Len returns the bytes of UDP payload that the frame makes: headers, payload, pad and ICRC, of all packets of a run.
+func (f *Frame) Len() int { return f.Packets()*(int(f.headLen)+ICRCSize) + f.length + int(f.pad) }
 
 // SetHeader starts a packet: it sets the length of the headers that op has, zeroes them, writes the opcode, and
 // returns the header for the other fields to be set.
@@ -119,7 +122,7 @@ func (b *Burst) Next() *Frame {
 	f := &b.frames[b.first+b.n]
 	b.n++
 	f.Path, f.QPN, f.Cookie, f.Stable = nil, 0, 0, false
-	f.headLen, f.pad, f.length, f.burst = 0, 0, 0, b
+	f.headLen, f.pad, f.run, f.length, f.burst = 0, 0, 0, 0, b
 	f.pieces = nil
 	return f
 }

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/softnic/softnicd/ib"
 
-// Packet is a received packet that [Parse] has judged, or a frame of a local peer handed over as it is: the accessors
-// are plain loads. It is valid until the port's next Recv.
+// Packet is a received packet that [Parse] has judged, or a frame of a local peer handed over as it is, which may be a run
+// of packets: the accessors are plain loads. It is valid until the port's next Recv.
 type Packet struct {
 	Source, Dest ib.GID
 	SourcePort   uint16
@@ -21,6 +21,7 @@ type Packet struct {
 	// Len is the bytes of payload.
 	Len int
 
+	run uint8 // packets; 0 is 1
 	one [1]Piece
 	buf Buffer
 }
@@ -31,9 +32,9 @@ func (p *Packet) BTH() *BTH { return (*BTH)(p.Header) }
 // PSN returns the packet's sequence number.
 func (p *Packet) PSN() ib.PSN { return p.BTH().PSN() }
 
-// SetPayload makes b the whole payload.
+// SetPayload makes b the whole payload, of one packet.
 func (p *Packet) SetPayload(b []byte) {
-	p.buf.B, p.Len = b, len(b)
+	p.buf.B, p.Len, p.run = b, len(b), 0
 	p.one[0] = Piece{&p.buf, 0, len(b)}
 	p.Payload = p.one[:]
 	if len(b) == 0 {
@@ -48,5 +49,5 @@ func (p *Packet) FromFrame(f *Frame) {
 	p.SourcePort, p.TrafficClass, p.HopLimit = f.Path.SourcePort, f.Path.TrafficClass, f.Path.HopLimit
 	p.SL, p.Local = f.Path.SL, true
 	p.Opcode, p.Header = f.BTH().Opcode(), f.Header()
-	p.Payload, p.Len = f.pieces, f.length
+	p.Payload, p.Len, p.run = f.pieces, f.length, f.run
 }
