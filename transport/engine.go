@@ -48,6 +48,13 @@ type Engine interface {
 	Faulted(now clock.Time, cookie uint64) (active bool)
 }
 
+// RunReceiver is an engine that can take a run of packets at once.
+type RunReceiver interface {
+	// ReceiveRun does what Receive would do for one packet of the run after another, if all of them are welcome. Otherwise
+	// taken is false and nothing has happened: the caller takes the run apart.
+	ReceiveRun(now clock.Time, p *wire.Packet) (active, taken bool)
+}
+
 // Aborter is an engine that can be told that the device failed it, not the peer or the application.
 type Aborter interface {
 	// Abort takes the queue pair to the error state. A send request that was begun ends with this status, the oldest;

@@ -39,6 +39,15 @@ func (o *Outstanding) Allows() bool {
 	return false
 }
 
+// Fits returns how many of n packets of so many bytes may go one after another, if the first may.
+func (o *Outstanding) Fits(n, bytes int) int {
+	s := o.shared
+	if s == nil || s.Limit == 0 {
+		return n
+	}
+	return max(min(n, (s.Room()+bytes-1)/bytes), 1)
+}
+
 // Add counts n bytes that were sent.
 func (o *Outstanding) Add(n int) {
 	if o.shared != nil {

@@ -163,16 +163,16 @@ func (r *responder) reads() bool {
 	return !r.answers.empty() && r.answers.queue[r.answers.first].kind == returning
 }
 
-// answer sends the next packet, for which the burst has room, and returns its bytes. It may turn out that there is
-// nothing to send.
-func (r *responder) answer(now clock.Time, out *wire.Burst) int {
+// answer sends the next packet, for which the burst has room, or run of them, and returns the bytes. It may turn out that
+// there is nothing to send.
+func (r *responder) answer(now clock.Time, out *wire.Burst, budget int) int {
 	if r.answers.empty() {
 		return r.sendNak(now, out)
 	}
 	a := &r.answers.queue[r.answers.first]
 	switch a.kind {
 	case returning:
-		return r.sendRead(now, out, a)
+		return r.sendRead(now, out, a, budget)
 	case replying:
 		return r.sendAtomic(now, out, a)
 	}
@@ -219,15 +219,22 @@ func (r *responder) sendAtomic(now clock.Time, out *wire.Burst, a *answer) int {
 	return r.sent(now, f)
 }
 
-// sendRead sends the next response of a READ. Its memory is named by reference and not stable, since its owner may write
+// sendRead sends the next response of a READ, or run of responses. Its memory is named by reference and not stable, since its owner may write
 // it at any time; the key is looked up for every packet, since it may be gone.
-func (r *responder) sendRead(now clock.Time, out *wire.Burst, a *answer) int {
+func (r *responder) sendRead(now clock.Time, out *wire.Burst, a *answer, budget int) int {
 	x := &r.resources.ring[a.slot]
-	n := min(a.left, uint64(r.e.mtu))
+	packets := r.runOf(a, budget)
+	n := min(a.left, uint64(packets)*uint64(r.e.mtu))
 	var mem dma.Span
 	if n > 0 {
 		var v dma.Verdict
-		if mem, v = r.e.cfg.Table.Remote(x.domain, r.e.cfg.QPN, x.key, a.va, n, ib.AccessRemoteRead); v != dma.OK {
+		mem, v = r.e.cfg.Table.Remote(x.domain, r.e.cfg.QPN, x.key, a.va, n, ib.AccessRemoteRead)
+		if v != dma.OK && packets > 1 {
+			// Its first packets may be good.
+			packets, n = 1, uint64(r.e.mtu)
+			mem, v = r.e.cfg.Table.Remote(x.domain, r.e.cfg.QPN, x.key, a.va, n, ib.AccessRemoteRead)
+		}
+		if v != dma.OK {
 			return r.lostRead(now, out, a)
 		}
 	}
@@ -235,9 +242,10 @@ func (r *responder) sendRead(now clock.Time, out *wire.Burst, a *answer) int {
 	if n > 0 {
 		f.Add(mem.Mem, mem.Off, int(n))
 	}
+	f.SetRun(packets)
 	r.e.pace.Sent(now, f.Len())
 	a.begun = true
-	a.psn = a.psn.Next()
+	a.psn = a.psn.Add(uint32(packets))
 	a.va += n
 	a.left -= n
 	if a.left == 0 {

@@ -211,7 +211,7 @@ func (r *requester) readResponse(now clock.Time, psn ib.PSN, p *wire.Packet) {
 	if want > 0 && !r.scatter(now, off, p.Payload) {
 		return
 	}
-	r.advance(now, psn, left == want)
+	r.advance(now, psn, 1, left == want)
 }
 
 // expects reports whether a READ response with opcode o fits its place. A READ that was resumed is a new request, whose
@@ -231,15 +231,15 @@ func (r *requester) atomicResponse(now clock.Time, psn ib.PSN, p *wire.Packet) {
 	}
 	binary.NativeEndian.PutUint64(r.original.B, wire.FindAtomicAckETH(p.Header).Original())
 	if r.scatter(now, 0, r.piece[:]) {
-		r.advance(now, psn, true)
+		r.advance(now, psn, 1, true)
 	}
 }
 
-// advance counts the response psn of the oldest request, and completes the request if it was the last.
-func (r *requester) advance(now clock.Time, psn ib.PSN, ends bool) {
+// advance counts n responses of the oldest request, psn the first, and completes the request if its last is among them.
+func (r *requester) advance(now clock.Time, psn ib.PSN, n uint32, ends bool) {
 	w := r.q.at(r.q.head)
-	r.arrive(w, distance(w.first, psn)+1)
-	r.una = psn.Next()
+	r.arrive(w, distance(w.first, psn)+n)
+	r.una = psn.Add(n)
 	if ends {
 		r.complete(now, ib.WCSuccess, transport.VendorNone)
 	}

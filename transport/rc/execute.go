@@ -114,7 +114,7 @@ func (r *responder) isSource(p *wire.Packet, err error) bool {
 // order before the completion is given: it may be seen at once, and may overrun the CQ.
 func (r *responder) complete(now clock.Time, p *wire.Packet) {
 	op := p.Opcode
-	n := uint32(1)
+	n := uint32(p.Packets())
 	if op.IsRead() {
 		n = r.packets(wire.FindRETH(p.Header).Length())
 	}

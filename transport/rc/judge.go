@@ -159,7 +159,7 @@ func takesReceive(op wire.Opcode) bool {
 // receive it is for (IBA 9.7.4.1.5, 9.7.4.1.6).
 func (r *responder) checkLength(p *wire.Packet) verdict {
 	op := operation(p.Opcode)
-	if !op.Payload().Fits(p.Len, r.e.mtu) || p.BTH().PadCount() != uint8(-p.Len&3) {
+	if !op.Payload().Fits(p.Len/p.Packets(), r.e.mtu) || p.BTH().PadCount() != uint8(-p.Len&3) {
 		return invalidRequest
 	}
 	r.cur = r.msg

@@ -16,14 +16,14 @@ func (r *requester) weight(w *work, k uint32) int {
 	return int(n) * (packetOverhead + int(min(w.length, uint32(r.e.mtu))))
 }
 
-// depart counts the packet of w at the cursor. A probe is outstanding already.
-func (r *requester) depart(w *work) {
+// depart counts packets of w from the cursor on. A probe is outstanding already.
+func (r *requester) depart(w *work, packets uint32) {
 	if r.probe.active {
 		return
 	}
 	n := r.weight(w, r.cursor.packet)
 	if !w.answered() {
-		n -= r.weight(w, r.cursor.packet+1)
+		n -= r.weight(w, r.cursor.packet+packets)
 	}
 	r.e.cfg.Outstanding.Add(n)
 }

@@ -134,8 +134,16 @@ func (r *requester) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 		if !r.e.open(now) || !r.e.cfg.Outstanding.Allows() {
 			break
 		}
+		n := r.runOf(w, budget-bytes)
 		f := out.Next()
-		if v := r.build(f, w); v != dma.OK {
+		v := r.build(f, w, n)
+		if v != dma.OK && n > 1 {
+			// Its first packets may be good.
+			out.Undo()
+			f = out.Next()
+			v = r.build(f, w, 1)
+		}
+		if v != dma.OK {
 			out.Undo()
 			r.spoil(r.cursor, ib.WCLocProtErr, vendorOf(v))
 			break
@@ -301,13 +309,13 @@ func (r *requester) judgeResult(w *work) {
 	}
 }
 
-// sent moves the cursor behind the packet that was just made.
+// sent moves the cursor behind the packet, or run of packets, that was just made.
 func (r *requester) sent(now clock.Time, f *wire.Frame, w *work) {
-	psn := f.BTH().PSN()
+	psn, n := f.BTH().PSN(), uint32(f.Packets())
 	again := psn != r.nxt
 	r.probe.departs(now, psn, again)
 	if again {
-		r.e.cfg.Counters.Retransmissions++
+		r.e.cfg.Counters.Retransmissions += uint64(n)
 	}
 	if !w.started {
 		w.started = true
@@ -317,17 +325,16 @@ func (r *requester) sent(now clock.Time, f *wire.Frame, w *work) {
 		}
 	}
 	r.e.pace.Sent(now, f.Len())
-	r.depart(w)
-	r.unasked++
+	r.depart(w, n)
+	r.unasked += int(n)
 	if f.BTH().AckReq() {
 		r.unasked = 0
 	}
-	r.cursor.packet++
-	taken := uint32(1)
+	taken := n
 	if w.answered() {
-		taken = w.packets - (r.cursor.packet - 1)
-		r.cursor.packet = w.packets
+		taken = w.packets - r.cursor.packet
 	}
+	r.cursor.packet += taken
 	if r.cursor.packet == w.packets {
 		r.cursor = cursor{position: r.cursor.position + 1}
 	}

@@ -88,11 +88,7 @@ func (r *responder) receive(now clock.Time, p *wire.Packet) bool {
 	r.traceReceived(now, p, v)
 	switch v.action {
 	case accept:
-		// The CQ may overrun in complete, and the queue pair is in error before that returns: then nothing was
-		// delivered, and an ACK would be a lie.
-		if r.complete(now, p); r.serves() {
-			r.acknowledge(p)
-		}
+		r.accept(now, p)
 	case repeat:
 		r.repeat(p)
 	case gap:
@@ -105,6 +101,15 @@ func (r *responder) receive(now clock.Time, p *wire.Packet) bool {
 		r.refuse(now, v)
 	}
 	return r.pending() || r.e.state == ib.StateErr
+}
+
+// accept is what follows a request, or run of them, that was executed.
+func (r *responder) accept(now clock.Time, p *wire.Packet) {
+	// The CQ may overrun in complete, and the queue pair is in error before that returns: then nothing was delivered, and
+	// an ACK would be a lie.
+	if r.complete(now, p); r.serves() {
+		r.acknowledge(p)
+	}
 }
 
 // establish tells, once, that the peer has begun to talk before the application moved on to RTS: the passive side of a
@@ -192,7 +197,7 @@ func (r *responder) transmit(now clock.Time, out *wire.Burst, budget int) (bytes
 		if r.reads() && r.e.state != ib.StateErr && !r.e.open(now) {
 			break
 		}
-		bytes += r.answer(now, out)
+		bytes += r.answer(now, out, budget-bytes)
 	}
 	if r.e.state != ib.StateErr {
 		return bytes, false

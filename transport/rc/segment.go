@@ -42,9 +42,9 @@ func (s *segments) at(i, n uint32) wire.Opcode {
 	return s.middle
 }
 
-// build makes the packet of w at the cursor. Everything comes from its place in the message, so that a packet sent again
+// build makes the packet of w at the cursor, or the run of packets from there on. Everything comes from its place in the message, so that a packet sent again
 // is the packet sent before, the scatter/gather list included (IBA 9.7.2.1).
-func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
+func (r *requester) build(f *wire.Frame, w *work, packets int) dma.Verdict {
 	i := r.cursor.packet
 	psn := r.nxt
 	if w.started {
@@ -61,7 +61,7 @@ func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
 		// SE belongs to messages that consume a receive (IBA 9.2).
 		f.BTH().SetSolicited(w.flags&ib.SendSolicited != 0 && takesReceive(op))
 		f.BTH().SetAckReq(true)
-	} else if r.unasked+1 >= r.ackEvery() {
+	} else if r.unasked+packets >= r.ackEvery() {
 		f.BTH().SetAckReq(true)
 	}
 	r.addressTarget(h, w)
@@ -77,7 +77,8 @@ func (r *requester) build(f *wire.Frame, w *work) dma.Verdict {
 		inv.SetRKey(ib.RKey(w.imm))
 	}
 	off := uint64(i) * uint64(r.e.mtu)
-	n := int(min(uint64(r.e.mtu), uint64(w.length)-off))
+	n := int(min(uint64(packets)*uint64(r.e.mtu), uint64(w.length)-off))
+	f.SetRun(packets)
 	// The owner left the bytes alone until now; after a first transmission the peer may have them, and he may know.
 	f.Stable = psn == r.nxt
 	if w.inline {

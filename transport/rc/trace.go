@@ -17,6 +17,15 @@ func (e *Engine) enters(now clock.Time, s ib.QPState) {
 	}
 }
 
+// traceEach records the n packets of a run, of which event is about all.
+func (e *Engine) traceEach(n int, event trace.Event) {
+	event.Length /= uint32(n)
+	for range n {
+		e.cfg.Trace.Add(event)
+		event.PSN = event.PSN.Next()
+	}
+}
+
 func (r *requester) trace(now clock.Time, k trace.Kind, psn ib.PSN) {
 	if r.e.cfg.Trace != nil {
 		r.e.cfg.Trace.Add(trace.Event{Time: now, QPN: r.e.cfg.QPN, PSN: psn, Kind: k})
@@ -31,7 +40,7 @@ func (r *requester) traceSent(now clock.Time, f *wire.Frame, again bool) {
 	if again {
 		k = trace.Retransmitted
 	}
-	r.e.cfg.Trace.Add(trace.Event{
+	r.e.traceEach(f.Packets(), trace.Event{
 		Time: now, QPN: r.e.cfg.QPN, PSN: f.BTH().PSN(), Length: uint32(f.PayloadLen()),
 		Kind: k, Opcode: uint8(f.BTH().Opcode()),
 	})
@@ -50,6 +59,16 @@ func (r *requester) traceResponse(now clock.Time, p *wire.Packet) {
 		e.Syndrome = uint8(a.Syndrome())
 	}
 	r.e.cfg.Trace.Add(e)
+}
+
+// traceRun records a run of responses that were taken.
+func (r *requester) traceRun(now clock.Time, p *wire.Packet) {
+	if r.e.cfg.Trace != nil {
+		r.e.traceEach(p.Packets(), trace.Event{
+			Time: now, QPN: r.e.cfg.QPN, PSN: p.PSN(), Length: uint32(p.Len),
+			Kind: trace.Received, Opcode: uint8(p.Opcode), Verdict: trace.Accepted,
+		})
+	}
 }
 
 // foresee says what will be made of a response.

@@ -23,7 +23,7 @@ func (r *responder) traceReceived(now clock.Time, p *wire.Packet, v verdict) {
 	if r.e.cfg.Trace == nil {
 		return
 	}
-	r.e.cfg.Trace.Add(trace.Event{
+	r.e.traceEach(p.Packets(), trace.Event{
 		Time: now, QPN: r.e.cfg.QPN, PSN: p.PSN(), Length: uint32(p.Len),
 		Kind: trace.Received, Opcode: uint8(p.Opcode), Verdict: traceVerdicts[v.action],
 	})
@@ -45,7 +45,7 @@ func (r *responder) traceSent(now clock.Time, f *wire.Frame) {
 	if h := wire.FindAETH(f.Header()); h != nil {
 		e.Syndrome = uint8(h.Syndrome())
 	}
-	r.e.cfg.Trace.Add(e)
+	r.e.traceEach(f.Packets(), e)
 }
 
 func (r *responder) traceCompleted(now clock.Time) {
