@@ -24,6 +24,15 @@ func (s *shard) engineReceive(now clock.Time, q *QP, p *wire.Packet) (active boo
 	return q.engine.Receive(now, p)
 }
 
+func (s *shard) engineReceiveRun(now clock.Time, q *QP, p *wire.Packet) (active, taken bool) {
+	defer s.contain(now, q)
+	e, ok := q.engine.(transport.RunReceiver)
+	if !ok {
+		return false, false
+	}
+	return e.ReceiveRun(now, p)
+}
+
 func (s *shard) engineTransmit(now clock.Time, q *QP, budget int) (bytes int, more bool) {
 	defer s.contain(now, q)
 	return q.engine.Transmit(now, s.burst, budget)

@@ -206,6 +206,7 @@ func (s *shard) modify(q *QP, a *ib.QPAttr, mask ib.QPAttrMask, err *error) func
 func (s *shard) apply(now clock.Time, q *QP, ch *change) {
 	if ch.mask&ib.QPAttrAV != 0 {
 		ch.path = q.congestion.route(ch.path, &s.dev.limits)
+		ch.path.Runs = TakesRuns(s.port, ch.path)
 	}
 	q.attr, q.path = ch.attr, ch.path
 	if ch.attr.State == ib.StateReset {

@@ -33,6 +33,13 @@ func PortDeadline(p Port) clock.Time {
 	return clock.Never
 }
 
+// TakesRuns reports whether a port takes runs of packets along a path, as they are, and may give them out again. Ordinary ports
+// do not; one that does tells by a method of this name.
+func TakesRuns(port Port, path *wire.Path) bool {
+	p, ok := port.(interface{ TakesRuns(*wire.Path) bool })
+	return ok && p.TakesRuns(path)
+}
+
 // FrameFault says that the payload of a frame could not be read: its owner unmapped it, say.
 type FrameFault struct{ Err error }
 

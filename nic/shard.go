@@ -58,6 +58,7 @@ type shard struct {
 
 	// Private copies, here so that they need not be allocated.
 	looped  wire.Packet // a datagram to a group, on its way to our own
+	single  wire.Single // a packet of a run
 	sendWQE abi.SendWQE
 	recvWQE abi.RecvWQE
 	cqe     abi.CQE
@@ -178,26 +179,48 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 		n += got
 		for i := range s.packets[:got] {
 			p := &s.packets[i]
-			if p.BTH().DestQP() == ib.MulticastQPN {
-				s.arrived(now, p)
+			if p.Packets() > 1 {
+				s.takeRun(now, p)
 				continue
 			}
-			q, r := s.judge(p)
-			if r != accepted {
-				s.drops.count(r)
-				continue
-			}
-			if p.Opcode == wire.CNP {
-				s.notified(now, q)
-				continue
-			}
-			if p.TrafficClass&ecnMask == ecnCE {
-				s.marked(now, q)
-			}
-			s.after(q, s.engineReceive(now, q, p))
+			s.take(now, p)
 		}
 	}
 	return n
+}
+
+// take hands a packet to the queue pair that it is for.
+func (s *shard) take(now clock.Time, p *wire.Packet) {
+	if p.BTH().DestQP() == ib.MulticastQPN {
+		s.arrived(now, p)
+		return
+	}
+	q, r := s.judge(p)
+	if r != accepted {
+		s.drops.count(r)
+		return
+	}
+	if p.Opcode == wire.CNP {
+		s.notified(now, q)
+		return
+	}
+	if p.TrafficClass&ecnMask == ecnCE {
+		s.marked(now, q)
+	}
+	s.after(q, s.engineReceive(now, q, p))
+}
+
+// takeRun hands a run of packets over as a whole, if nothing is unusual about it, and otherwise one by one.
+func (s *shard) takeRun(now clock.Time, p *wire.Packet) {
+	if q, r := s.judge(p); r == accepted && p.TrafficClass&ecnMask != ecnCE {
+		if active, taken := s.engineReceiveRun(now, q, p); taken {
+			s.after(q, active)
+			return
+		}
+	}
+	for i := range p.Packets() {
+		s.take(now, s.single.Of(p, i))
+	}
 }
 
 // expire fires the deadlines that are due.

@@ -15,6 +15,7 @@ type mux struct {
 	local, remote nic.Port
 	isLocal       func(ib.GID) bool
 	counters      nic.PortCounters
+	single        *wire.Burst // packets of a run that the remote port does not take
 	localFirst    bool
 	quiet         bool // the network had nothing when it was last asked
 	skips         int  // calls for which it is left alone
@@ -24,7 +25,7 @@ type mux struct {
 // Mux makes one port of two: frames to addresses that are local, in the eyes of isLocal, go to the one, others to the
 // other. A shard that sleeps waits for the remote one. The counters are sums, as of the call to Counters.
 func Mux(local, remote nic.Port, isLocal func(ib.GID) bool) nic.Port {
-	return &mux{local: local, remote: remote, isLocal: isLocal}
+	return &mux{local: local, remote: remote, isLocal: isLocal, single: wire.NewBurst(wire.MaxRun)}
 }
 
 // Send implements nic.Port: run by run, so that what was taken is a beginning of the burst. Frames behind one that a full
@@ -33,8 +34,16 @@ func (m *mux) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	for sent < len(frames) {
 		path := frames[sent].Path
 		toLocal := m.isLocal(path.Dest)
+		if !toLocal && frames[sent].Packets() > 1 && !nic.TakesRuns(m.remote, path) {
+			if taken, err := m.apart(now, &frames[sent]); !taken {
+				return sent, err
+			}
+			sent++
+			continue
+		}
 		end := sent + 1
-		for end < len(frames) && (frames[end].Path == path || m.isLocal(frames[end].Path.Dest) == toLocal) {
+		for end < len(frames) && (frames[end].Path == path || m.isLocal(frames[end].Path.Dest) == toLocal) &&
+			(toLocal || frames[end].Packets() == 1) {
 			path = frames[end].Path
 			end++
 		}
@@ -49,6 +58,23 @@ func (m *mux) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 		}
 	}
 	return sent, nil
+}
+
+// TakesRuns reports whether the port does that packets along the path go to.
+func (m *mux) TakesRuns(path *wire.Path) bool {
+	if m.isLocal(path.Dest) {
+		return nic.TakesRuns(m.local, path)
+	}
+	return nic.TakesRuns(m.remote, path)
+}
+
+// apart sends a run packet by packet along a path that was local when the run was made, and is no longer. What of it a
+// congested port does not take is lost, unless that is all.
+func (m *mux) apart(now clock.Time, run *wire.Frame) (taken bool, err error) {
+	m.single.Split(run, 0)
+	n, err := m.remote.Send(now, m.single.Frames())
+	m.single.Consume(m.single.Len())
+	return n > 0 && err == nil, err
 }
 
 // Recv implements nic.Port. The ports take turns in being first. Each is asked at most once, since asking again would

@@ -40,30 +40,35 @@ func newQueue(n int) *queue {
 // Send implements nic.Port. Payload stays where it is, except that of unreliable services: their requests complete when
 // they are sent, and then the owner may write it.
 func (p *Port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
+	n := 0
 	var bytes uint64
 	for sent < len(frames) {
 		f := &frames[sent]
 		ok, err := p.in.put(f)
 		if err != nil {
-			p.count(sent, bytes)
+			p.count(n, bytes)
 			return sent, &nic.FrameFault{Err: err}
 		}
 		if !ok {
 			break
 		}
 		sent++
+		n += f.Packets()
 		bytes += uint64(f.Len())
 	}
-	p.count(sent, bytes)
+	p.count(n, bytes)
 	return sent, nil
 }
 
-func (p *Port) count(sent int, bytes uint64) {
-	if sent > 0 {
-		p.counters.SentPackets.Add(uint64(sent))
+func (p *Port) count(packets int, bytes uint64) {
+	if packets > 0 {
+		p.counters.SentPackets.Add(uint64(packets))
 		p.counters.SentBytes.Add(bytes)
 	}
 }
+
+// TakesRuns says that a run stays one: its receiver copies the payload of all its packets at once.
+func (p *Port) TakesRuns(*wire.Path) bool { return true }
 
 // put copies the frame's head and references. It returns false when there is no room.
 func (q *queue) put(f *wire.Frame) (ok bool, err error) {
@@ -74,6 +79,7 @@ func (q *queue) put(f *wire.Frame) (ok bool, err error) {
 	op := f.BTH().Opcode()
 	copy(c.SetHeader(op), f.Header())
 	c.Path, c.QPN, c.Cookie, c.Stable = f.Path, f.QPN, f.Cookie, f.Stable
+	c.SetRun(f.Packets())
 	n := f.PayloadLen()
 	if n == 0 {
 		return true, nil
@@ -115,13 +121,15 @@ func (p *Port) Recv(_ clock.Time, packets []wire.Packet) int {
 	if n == 0 {
 		return 0
 	}
+	received := 0
 	var bytes uint64
 	for i := range n {
 		packets[i].FromFrame(&frames[i])
+		received += frames[i].Packets()
 		bytes += uint64(frames[i].Len())
 	}
 	p.given = n
-	p.counters.ReceivedPackets.Add(uint64(n))
+	p.counters.ReceivedPackets.Add(uint64(received))
 	p.counters.ReceivedBytes.Add(bytes)
 	return n
 }
