@@ -25,6 +25,7 @@ func expected() (names []string) {
 		"memory faults that were met", "queues that overran", "device crashes", "rewritten headers",
 		"shared receives", "limits of shared receive queues",
 		"UC SEND received", "UC SEND_WITH_IMM received", "UC RDMA_WRITE", "UC RDMA_WRITE_WITH_IMM received",
+		"queue pairs that were drained", "changes in SQD", "resized queues", "entries that were moved",
 		"UD SEND received", "UD SEND_WITH_IMM received",
 		"unreliable messages that were lost", "unreliable messages received again")
 }

@@ -20,7 +20,7 @@ func (n *node) crash() {
 		a.dead = true
 		scribble(a.page)
 		for _, q := range a.queues {
-			scribble(q.block)
+			q.abandon()
 		}
 		for _, e := range a.endpoints {
 			scribble(e.rings)

@@ -15,6 +15,9 @@
 //	memory.go    memory that is gone for a while; overrun.go completion queues that are too small
 //	offence.go   requests that ask for too much
 //
+// Objects are changed while they are in use (change.go), which is no fault and must disturb nobody: queue pairs go to SQD and
+// come back (drain.go), completion queues are resized (resize.go).
+//
 // What is sent is a table, one row an operation: ops.go. Next to the connections there are talks over the unreliable
 // services UC and UD: talk.go, and hearing.go for what is right there.
 //

@@ -149,7 +149,8 @@ func (a *application) close() {
 	// The memory is the application's alone now.
 	scribble(a.page)
 	for _, q := range a.queues {
-		scribble(q.block)
+		q.checkLeft()
+		q.abandon()
 	}
 	if a.pool != nil {
 		scribble(a.pool.rings)
@@ -203,15 +204,15 @@ func (a *application) dismantle() {
 // expectEmpty looks for completions after the end, and for words that the device wrote into memory it had given back.
 func (a *application) expectEmpty() {
 	check := func(what string, b []byte) {
-		for i := range b {
-			if b[i] != canaryByte {
-				a.w.failf("%s: byte %d of a %s was written after its end", a.name, i, what)
-			}
+		if at := notCanary(b); at >= 0 {
+			a.w.failf("%s: byte %d of a %s was written after its end", a.name, at, what)
 		}
 	}
 	check("doorbell page", a.page)
 	for _, q := range a.queues {
-		check("completion queue", q.block)
+		for _, r := range q.rings {
+			check("completion queue", r)
+		}
 	}
 	if a.pool != nil {
 		check("shared receive queue", a.pool.rings)

@@ -36,8 +36,9 @@ type endpoint struct {
 	block                *abi.QPBlock
 	rings                []byte
 	sendQueue, recvQueue *queue
-	pool                 *pool // where receives come from; nil for a receive queue of its own
-	last                 bool  // QP_LAST_WQE_REACHED was heard
+	pool                 *pool     // where receives come from; nil for a receive queue of its own
+	sqd                  *drainage // while it is in SQD
+	last                 bool      // QP_LAST_WQE_REACHED was heard
 
 	arena                *arena
 	source, sink, target *area // of what is sent (and READ results), of receives, and what the peer may touch
@@ -181,7 +182,7 @@ func (e *endpoint) connectAs(ctx *nic.Context, qp *nic.QP) error {
 	}
 	a.State, a.PathMTU, a.DestQPN, a.RQPSN = ib.StateRTR, p.MTU, peer.qp.QPN(), peer.side.StartPSN
 	a.MaxDestRDAtomic, a.MinRNRTimer = max(peer.side.Reads, uint8(e.app.dice.below(9))), e.side.RNRTimer
-	a.AH = ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: peer.app.node.gid, TrafficClass: uint8(oneOf(e.app.dice, 0, 2, 106))}}
+	a.AH = e.way()
 	if err := ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|
 		ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer); err != nil {
 		return err
@@ -189,6 +190,11 @@ func (e *endpoint) connectAs(ctx *nic.Context, qp *nic.QP) error {
 	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry = ib.StateRTS, e.side.StartPSN, p.Timeout, p.Retries, e.side.RNRRetry
 	a.MaxRDAtomic = e.side.Reads
 	return ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrSQPSN|ib.QPAttrTimeout|ib.QPAttrRetryCnt|ib.QPAttrRNRRetry|ib.QPAttrMaxRDAtomic)
+}
+
+// way is the way to the peer.
+func (e *endpoint) way() ib.AHAttr {
+	return ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: e.peer.app.node.gid, TrafficClass: uint8(oneOf(e.app.dice, 0, 2, 106))}}
 }
 
 func (e *endpoint) modify(a *ib.QPAttr, mask ib.QPAttrMask) {
@@ -232,6 +238,9 @@ func (e *endpoint) wants() clock.Time {
 	if !e.closed {
 		t = e.learns
 	}
+	if e.sqd != nil {
+		t = min(t, e.sqd.next)
+	}
 	if e.mayPost() {
 		t = min(t, e.nextSend)
 	}
@@ -257,7 +266,7 @@ func (e *endpoint) finished() bool {
 	if e.failed || e.closed || e.conn.offence != nil {
 		return e.drained && e.ended == e.posted && e.taken == e.ready && (e.pool == nil || e.last)
 	}
-	return e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
+	return e.sqd == nil && e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
 }
 
 func (e *endpoint) postReceives() {

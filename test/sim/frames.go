@@ -48,6 +48,8 @@ func (e *endpoint) checkOrder(f *wire.Frame) {
 	case !op.IsRequest():
 	case h.PSN().After(e.fresh):
 		e.app.w.accuse("%s sent psn %v, and nothing from %v on before it", e.name, h.PSN(), e.fresh)
+	case first && e.sqd != nil && !h.PSN().Before(e.sqd.limit):
+		e.app.w.accuse("%s began psn %v in SQD, where what was begun ends before %v", e.name, h.PSN(), e.sqd.limit)
 	case first:
 		n := uint32(1)
 		if op.IsRead() {

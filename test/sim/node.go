@@ -225,7 +225,7 @@ func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
 		a.overran(handle)
 		return
 	}
-	if t != ib.EventCommEst && !a.isOverrun(t, handle) && !a.pool.isLimit(t) && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) {
+	if t != ib.EventCommEst && !a.isOverrun(t, handle) && !a.pool.isLimit(t) && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) && !a.isDrained(t, handle) {
 		a.w.accuse("%s: unexpected event %v of %d", a.name, t, handle)
 	}
 }
@@ -250,6 +250,7 @@ func (a *application) turn(at clock.Time) {
 			e.checkOrphan()
 			e.close()
 		}
+		e.goOn()
 	}
 	for _, q := range a.queues {
 		if q.small && !q.over && a.dice.chance(900) {

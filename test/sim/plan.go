@@ -21,6 +21,7 @@ type Plan struct {
 	Lag         time.Duration // from a packet or doorbell to the device's next round, at most
 	Connections []ConnectionPlan
 	Talks       []TalkPlan
+	Changes     ChangePlan
 
 	// Fragile says that connections may run out of retries: the network is that bad, or they have too few.
 	Fragile bool
@@ -139,6 +140,7 @@ func NewPlan(seed uint64) *Plan {
 		p.Connections = append(p.Connections, newConnectionPlan(d, p, a, b))
 	}
 	p.Talks = newTalkPlans(p)
+	p.Changes = newChangePlan(p)
 	return p
 }
 
@@ -290,6 +292,10 @@ func (p *Plan) String() string {
 	if f := &p.Faults; !f.none() {
 		fmt.Fprintf(&b, "faults: %d partitions to %v, one way %d in 1000; %d pauses to %v; %d spells of refused frames; %d port failures; memory vanishes %d times\n",
 			f.Partitions, f.Cut, f.OneWay, f.Pauses, f.Still, f.Refusals, f.Failures, f.Vanishings)
+	}
+	if c := &p.Changes; *c != (ChangePlan{}) {
+		fmt.Fprintf(&b, "changes: %d queue pairs drained, %d completion queues resized, %d regions registered anew, %d queue pairs reset\n",
+			c.Drains, c.Resizes, c.Moves, c.Rebirths)
 	}
 	for i := range p.Connections {
 		c := &p.Connections[i]

@@ -13,8 +13,10 @@ type queue struct {
 	app    *application
 	cq     *nic.CQ
 	reader *cq.Reader
-	block  []byte
-	depth  int // completions that can be outstanding
+	block  []byte   // its header, and at first its ring
+	rings  [][]byte // all that it ever had, the newest last
+	left   int      // of these, those that it has no use for any more
+	depth  int      // completions that can be outstanding
 
 	latest  clock.Time // of a completion
 	armed   abi.ArmKind
@@ -35,6 +37,7 @@ func (q *queue) create(handle int) {
 	}
 	q.block = make([]byte, abi.CQBlockSize(abi.CQCapacity(entries)))
 	var err error
+	q.rings = [][]byte{q.block}
 	q.cq, err = q.app.ctx.CreateCQ(nic.CQConfig{Block: q.block, Entries: entries, Notifier: q, Handle: uint32(handle)})
 	if err == nil {
 		q.reader, err = cq.NewReader(q.block, q.cq.Capacity())
@@ -66,7 +69,7 @@ func (q *queue) arm() {
 	if q.app.manner == naps && q.app.dice.chance(700) {
 		kind = abi.ArmSolicited
 	}
-	q.present = q.reader.Peek(int(q.reader.Capacity()))
+	q.present = q.reader.Peek(peekAll)
 	q.armed, q.fired, q.due, q.unsure = kind, false, false, false
 	if missed := q.reader.ReqNotify(kind); missed != (q.present > 0) {
 		q.app.w.failf("%s: armed with %d entries there, missed events: %v", q.app.name, q.present, missed)
@@ -94,6 +97,7 @@ func (q *queue) drain() {
 			}
 		}
 		if n == 0 {
+			q.leave()
 			break
 		}
 		if a.dice.chance(50) {

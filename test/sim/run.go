@@ -33,6 +33,7 @@ func run(p *Plan, t Tamper, log *Log) (res Result) {
 	w := &world{plan: p, tamper: t, faults: true, logs: log, hash: p.Seed, census: make(census)}
 	w.trouble = trouble{w: w, dice: newDice(p.Seed, streamTrouble), left: p.Faults, until: make(map[[2]*node]clock.Time)}
 	w.attacker = newAttacker(w, p.Attack)
+	w.changes = changes{w: w, dice: newDice(p.Seed, streamChange+1), left: p.Changes}
 	w.net = &network{w: w, dice: newDice(p.Seed, streamNetwork), plan: &p.Network}
 	defer func() {
 		res.Hash, res.Events, res.Time = w.hash, w.turned, w.now
@@ -153,6 +154,7 @@ func (w *world) converse() {
 		}
 		w.trouble.mishap()
 		w.attacker.strike()
+		w.changes.stir()
 		w.turn()
 		if w.tamper.Round != nil {
 			w.tamper.Round(w)

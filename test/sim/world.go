@@ -20,6 +20,7 @@ const (
 	streamApplication = streamDevice + 16
 	streamTalk        = streamApplication + 16 // the plan of talks
 	streamTalker      = streamTalk + 1         // + 2 * talk + side
+	streamChange      = streamTalker + 64
 )
 
 // world is one run of a plan.
@@ -36,6 +37,7 @@ type world struct {
 	net      *network
 	trouble  trouble
 	attacker *attacker
+	changes  changes
 	faults   bool
 	died     bool // an application has
 	mad      bool // one is
