@@ -324,3 +324,52 @@ func ExampleMR_Rereg() {
 	fmt.Println(client.next().Status, string(b[:3]))
 	// Output: success new
 }
+
+// Windows of both types over an unreliable connection. What the peer writes after the key is gone is dropped, and nobody is
+// told (IBA 9.8.2).
+func TestWindowsOverUC(t *testing.T) {
+	a, b := newTypedPair(t, ib.QPTypeUC, false, false)
+	connectUC(t, a, b)
+	mr := bindable(t, b)
+	two, one := must(b.pd.AllocMW(ib.MWType2)), must(b.pd.AllocMW(ib.MWType1))
+	check(t, b.qp.PostSend(bindWR(1, two, mr, two.RKey().Inc())))
+	if wc := b.expect(1, ib.WCSuccess); wc.Opcode != ib.WCBindMW {
+		t.Errorf("%+v", wc)
+	}
+	check(t, b.qp.BindMW(one, verbs.MWBind{WRID: 2, Flags: ib.SendSignaled,
+		MWBindInfo: verbs.MWBindInfo{MR: mr, Addr: mr.Addr(), Length: 8, Access: ib.AccessRemoteWrite}}))
+	b.expect(2, ib.WCSuccess)
+	// A SEND behind the WRITEs says that they have been there.
+	arrived := func(id uint64) {
+		t.Helper()
+		b.postRecv(b.recv(id, 0, 8))
+		check(t, a.qp.PostSend(a.send(id, 8)))
+		a.expect(id, ib.WCSuccess)
+		b.expect(id, ib.WCSuccess)
+	}
+	fill(a.buf.Bytes(), 9)
+	check(t, a.qp.PostSend(a.writeTo(3, mr.Addr()+64, two.RKey(), 128), a.writeTo(4, mr.Addr(), one.RKey(), 8)))
+	a.expect(3, ib.WCSuccess)
+	a.expect(4, ib.WCSuccess)
+	arrived(5)
+	if !bytes.Equal(mr.Bytes()[64:192], a.buf.Bytes()[:128]) || !bytes.Equal(mr.Bytes()[:8], a.buf.Bytes()[:8]) {
+		t.Error("the bytes differ")
+	}
+	check(t, b.qp.PostSend(verbs.SendWR{WRID: 6, Opcode: ib.WRLocalInv, Flags: ib.SendSignaled, InvalidateRKey: two.RKey()}))
+	if wc := b.expect(6, ib.WCSuccess); wc.Opcode != ib.WCLocalInv {
+		t.Errorf("%+v", wc)
+	}
+	clear(mr.Bytes())
+	check(t, a.qp.PostSend(a.writeTo(7, mr.Addr()+64, two.RKey(), 8)))
+	a.expect(7, ib.WCSuccess)
+	arrived(8)
+	if !bytes.Equal(mr.Bytes(), make([]byte, 4096)) {
+		t.Error("written by a key that is gone")
+	}
+	// What fails ends the send queue alone.
+	check(t, b.qp.PostSend(verbs.SendWR{WRID: 9, Opcode: ib.WRLocalInv, InvalidateRKey: two.RKey()}))
+	b.expect(9, ib.WCMWBindErr)
+	if b.qp.State() != ib.StateSQE {
+		t.Errorf("state %v", b.qp.State())
+	}
+}

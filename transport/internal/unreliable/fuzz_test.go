@@ -21,6 +21,7 @@ func FuzzEngines(f *testing.F) {
 			s = newSharedUC(t)
 		}
 		s.qp.silent = true
+		window, bindable := s.window()
 		for len(input) >= 3 && s.qp.posted < 200 {
 			action, x, y := input[0]%8, input[1], input[2]
 			input = input[3:]
@@ -28,6 +29,9 @@ func FuzzEngines(f *testing.F) {
 			case 0:
 				r := send(int(x) * int(y))
 				r.Opcode = ib.WROpcode(y % 16)
+				// Binding what there is, and invalidating it.
+				r.RKey, r.Remote, r.Imm = window.RKey()+ib.RKey(x%3), base, uint32(window.RKey())
+				r.Bind = transport.Bind{Window: window.Handle, LKey: bindable.LKey, Access: ib.AccessRemoteWrite}
 				if x == 255 {
 					r.Datagram.Path = nil
 				}

@@ -277,6 +277,7 @@ type fakeQP struct {
 	ended, endedRecvs          uint32
 	malformed, badRecv, broken bool // what the next fetch says
 	done                       []string
+	ops                        []ib.WCOpcode // of sends
 	states                     []ib.QPState
 	events                     []ib.EventType
 	last                       transport.Completion
@@ -325,6 +326,7 @@ func (q *fakeQP) CompleteSend(r *transport.Request, c *transport.Completion) {
 	q.ended++
 	if !q.silent {
 		q.done = append(q.done, fmt.Sprintf("send %d %s", r.WRID, c.Status.Name()[len("IBV_WC_"):]))
+		q.ops = append(q.ops, c.Opcode)
 	}
 }
 

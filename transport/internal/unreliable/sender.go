@@ -31,6 +31,8 @@ type sender struct {
 	stopped bool // a request in the ring has failed: nothing behind it is sent
 	drained bool // in SQD nothing is left
 
+	bind dma.Bind // of the request in hand
+
 	due     clock.Time // of the next look whether the burst has left
 	patient bool       // it had not when we looked
 
@@ -105,12 +107,23 @@ func (b *Base) transmitSends(now clock.Time, out *wire.Burst, budget int) (bytes
 	}
 	b.retire(out)
 	for b.state == ib.StateRTS || b.state == ib.StateSQD {
-		if !b.begun && !b.next() {
-			b.retire(out) // a request that failed before it had a packet
+		if !b.begun {
+			turn := b.next()
+			if turn != packets {
+				b.retire(out) // what failed before it had a packet, or has none
+			}
 			if b.state == ib.StateSQE {
 				break
 			}
-			return bytes, false
+			if turn == nothing {
+				return bytes, false
+			}
+			if turn == performed {
+				if bytes += flushBytes; bytes >= budget {
+					return bytes, true
+				}
+				continue
+			}
 		}
 		if bytes >= budget || out.Full() {
 			return bytes, true
@@ -138,26 +151,44 @@ func (b *Base) transmitSends(now clock.Time, out *wire.Burst, budget int) (bytes
 // flushBytes is what a flushed request counts against the budget of Transmit.
 const flushBytes = 64
 
-// next fetches the next request and judges it. It returns false when there is none to be sent now: SQD starts nothing.
-func (b *Base) next() bool {
+// turn is what the next request brings.
+type turn uint8
+
+const (
+	nothing   turn = iota // there is none that may begin now: SQD starts nothing
+	packets               // its packets are to be made
+	performed             // a local operation, which is over
+)
+
+// next fetches the next request and judges it.
+func (b *Base) next() turn {
 	if b.state != ib.StateRTS || b.stopped || b.tail-b.head == uint32(len(b.ring)) {
-		return false
+		return nothing
 	}
 	fetched := b.fetch()
 	if fetched == transport.Empty {
-		return false
+		return nothing
 	}
 	r, w := &b.request, b.at(b.tail-1)
 	w.status, w.vendor = ib.WCLocQPOpErr, transport.VendorMalformedWQE
 	if fetched == transport.Ready && len(r.Inline.B) <= b.perData {
 		w.status, w.vendor = b.service.Judge(r)
-		if w.status == ib.WCSuccess && r.Length > b.cfg.MaxMessage {
+		switch {
+		case w.status != ib.WCSuccess:
+		case IsLocal(r.Opcode):
+			v := b.perform(r)
+			if v == dma.OK {
+				return performed
+			}
+			// As on a reliable connection: the memory management operation error, for binding and invalidating alike.
+			w.status, w.vendor = ib.WCMWBindErr, VendorOf(v)
+		case r.Length > b.cfg.MaxMessage:
 			w.status, w.vendor = ib.WCLocLenErr, transport.VendorTooLong
 		}
 	}
 	if w.status != ib.WCSuccess {
 		b.stopped = true
-		return false
+		return nothing
 	}
 	w.length = uint32(r.Length)
 	if r.IsInline {
@@ -166,7 +197,7 @@ func (b *Base) next() bool {
 	mtu := uint64(b.service.MTU())
 	b.packet, b.packets = 0, uint32(max((r.Length+mtu-1)/mtu, 1))
 	b.begun = true
-	return true
+	return packets
 }
 
 // fetch copies the next posted request and puts it into the ring, which has room.
@@ -294,8 +325,13 @@ func (b *Base) end(status ib.WCStatus, vendor transport.VendorErr) {
 	b.head++
 	b.ended.Index, b.ended.Opcode, b.ended.Flags, b.ended.WRID = w.index, w.opcode, w.flags, w.wrid
 	b.done = transport.Completion{Status: status, VendorErr: vendor, Opcode: ib.WCSend, ByteLen: w.length}
-	if w.opcode == ib.WRRDMAWrite || w.opcode == ib.WRRDMAWriteWithImm {
+	switch w.opcode {
+	case ib.WRRDMAWrite, ib.WRRDMAWriteWithImm:
 		b.done.Opcode = ib.WCRDMAWrite
+	case ib.WRBindMW:
+		b.done.Opcode = ib.WCBindMW
+	case ib.WRLocalInv:
+		b.done.Opcode = ib.WCLocalInv
 	}
 	b.cfg.QP.CompleteSend(&b.ended, &b.done)
 }
