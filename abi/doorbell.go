@@ -6,7 +6,7 @@ import (
 )
 
 // Doorbell is one side's view of a context's doorbell page. Any number of the application's goroutines ring; one of the
-// daemon takes, and its walk through the page is the only state here.
+// daemon takes, or one for each range of slots, and its walk through the page is the only state here.
 //
 // Why no ring is lost: who rings has published its posts, then sets leaf, middle and top, in this order; who takes clears
 // top, middle and leaf, in this order, and looks at the posts last. A bit that the ringer finds set will be cleared after
@@ -18,6 +18,8 @@ type Doorbell struct {
 	top, middle, leaf uint64
 	atMiddle, atLeaf  uint32 // the words that middle and leaf came from
 
+	own uint64 // bits of the top word that Take may clear
+
 	step func(word uint32, write bool) // tests: called before every touch of the page
 }
 
@@ -27,7 +29,25 @@ func NewDoorbell(page []byte) (*Doorbell, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Doorbell{mem: mem}, nil
+	return &Doorbell{mem: mem, own: ^uint64(0)}, nil
+}
+
+// NewDoorbellPart views it as one of several shards, each of which takes the slots of its own range. They share the top
+// word, and nothing below.
+func NewDoorbellPart(page []byte, shard, shards int) (*Doorbell, error) {
+	b, err := NewDoorbell(page)
+	if err == nil {
+		first, n := SlotRange(shard, shards)
+		b.own = (^uint64(0) >> (64 - n>>12)) << (first >> 12)
+	}
+	return b, err
+}
+
+// SlotRange returns the slots that one of so many shards has for its queue pairs: n of them, from first on. There are at
+// most MaxShards.
+func SlotRange(shard, shards int) (first, n uint32) {
+	n = MaxQPSlots >> bits.Len(uint(shards-1))
+	return uint32(shard) * n, n
 }
 
 // Ring says that something was published in the rings of a queue pair's slot. Slots from MaxQPSlots on do not exist.
@@ -55,6 +75,15 @@ func (b *Doorbell) swap(word uint32) uint64 {
 	return atomic.SwapUint64(&b.mem.q[word], 0)
 }
 
+// takeTop clears the bits of the top word that are ours, and returns them.
+func (b *Doorbell) takeTop() uint64 {
+	if b.own == ^uint64(0) {
+		return b.swap(offBellTop / 8)
+	}
+	b.touch(offBellTop/8, true)
+	return atomic.AndUint64(&b.mem.q[offBellTop/8], ^b.own) & b.own
+}
+
 func (b *Doorbell) touch(word uint32, write bool) {
 	if b.step != nil {
 		b.step(word, write)
@@ -67,7 +96,7 @@ func (b *Doorbell) Pending() bool {
 		return true
 	}
 	b.touch(offBellTop/8, false)
-	return atomic.LoadUint64(&b.mem.q[offBellTop/8]) != 0
+	return atomic.LoadUint64(&b.mem.q[offBellTop/8])&b.own != 0
 }
 
 // Take appends slots that were rung, up to the capacity of dst, and returns it. The rest waits for the next call, which
@@ -100,7 +129,7 @@ func (b *Doorbell) Take(dst []uint32) []uint32 {
 			if !b.Pending() {
 				return dst
 			}
-			b.top = b.swap(offBellTop / 8)
+			b.top = b.takeTop()
 		}
 	}
 	return dst

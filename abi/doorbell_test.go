@@ -50,6 +50,45 @@ func TestEverySlot(t *testing.T) {
 	}
 }
 
+// Several shards take from one page: each what is rung in its range, and nothing of the others.
+func TestParts(t *testing.T) {
+	for _, shards := range []int{1, 2, 3, 4, 7, MaxShards} {
+		page := make([]byte, DoorbellSize)
+		ringer, err := NewDoorbell(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parts []*Doorbell
+		next := uint32(0)
+		for i := range shards {
+			p, err := NewDoorbellPart(page, i, shards)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, p)
+			first, n := SlotRange(i, shards)
+			if first != next || n == 0 || first+n > MaxQPSlots {
+				t.Fatalf("%d shards: shard %d has %d slots from %d on", shards, i, n, first)
+			}
+			next = first + n
+			ringer.Ring(first)
+			ringer.Ring(first + n - 1)
+		}
+		for i := shards - 1; i >= 0; i-- {
+			first, n := SlotRange(i, shards)
+			if got := parts[i].Take(make([]uint32, 0, 8)); !slices.Equal(got, []uint32{first, first + n - 1}) {
+				t.Errorf("%d shards: shard %d took %v", shards, i, got)
+			}
+			if parts[i].Pending() {
+				t.Errorf("%d shards: shard %d has more", shards, i)
+			}
+		}
+	}
+	if _, err := NewDoorbellPart(make([]byte, 8), 0, 2); err == nil {
+		t.Error("a short page is accepted")
+	}
+}
+
 // Take stops at the capacity of dst and goes on there; nothing comes twice, nothing is left.
 func TestTakeInPieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -186,6 +225,55 @@ func TestNoOrderLosesARing(t *testing.T) {
 		}
 		t.Logf("%s: %d orders", c.name, orders)
 	}
+}
+
+// Two shards take from one page while their slots ring: neither loses what the other takes.
+func TestNoOrderLosesARingOfParts(t *testing.T) {
+	_, upper := SlotRange(1, 2)
+	orders, err := explore.All(func(w *explore.World) []func() {
+		page := make([]byte, DoorbellSize)
+		posted, seen := map[uint32]int{}, map[uint32]int{}
+		slots := []uint32{5, upper + 5}
+		ringing := len(slots)
+		var bodies []func()
+		for i, slot := range slots {
+			ringer, _ := NewDoorbell(page)
+			ringer.step = func(word uint32, write bool) { w.Step(i, fmt.Sprint(word), write) }
+			bodies = append(bodies, func() {
+				w.Step(i, fmt.Sprint("post", slot), true)
+				posted[slot]++
+				ringer.Ring(slot)
+				w.Step(i, "ringing", true)
+				ringing--
+			})
+		}
+		for i, slot := range slots {
+			taker := len(slots) + i
+			d, _ := NewDoorbellPart(page, i, 2)
+			d.step = func(word uint32, write bool) { w.Step(taker, fmt.Sprint(word), write) }
+			take := func() {
+				for _, got := range d.Take(make([]uint32, 0, 8)) {
+					w.Step(taker, fmt.Sprint("post", got), false)
+					seen[got] = posted[got]
+				}
+			}
+			bodies = append(bodies, func() {
+				take()
+				w.Wait(taker, "ringing", func() bool { return ringing == 0 })
+				for d.Pending() {
+					take()
+				}
+				if seen[slot] != posted[slot] {
+					w.Failf("slot %d: %d posts, %d seen", slot, posted[slot], seen[slot])
+				}
+			})
+		}
+		return bodies
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d orders", orders)
 }
 
 func BenchmarkRingTake(b *testing.B) {
