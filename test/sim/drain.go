@@ -14,7 +14,8 @@ import (
 type drainage struct {
 	notify  bool       // SQ_DRAINED was asked for
 	heard   bool       // and came
-	changed bool       // attributes were
+	tried   bool       // attributes were to be changed too early
+	changed bool       // and were, later
 	limit   ib.PSN     // the number after those of the last request that was begun
 	begun   int        // requests before it
 	next    clock.Time // when the application looks again
@@ -78,11 +79,15 @@ func (e *endpoint) goOn() {
 		return
 	}
 	a, _, _ := e.app.ctx.QueryQP(e.qp)
-	s.next = w.now.Add(time.Microsecond + d.upTo(50*time.Microsecond))
+	// Seldom while nothing moves, as in turn.
+	s.next = w.now.Add(time.Microsecond + d.upTo(max(50*time.Microsecond, w.now.Sub(w.net.latest)/8)))
 	switch {
 	case a.SQDraining && s.heard:
 		w.failf("%s: SQ_DRAINED, and it drains still", e.name)
+	case a.SQDraining && s.tried:
+		return
 	case a.SQDraining:
+		s.tried = true
 		err := e.app.ctx.ModifyQP(e.qp, &ib.QPAttr{State: ib.StateSQD, MaxRDAtomic: 1}, ib.QPAttrState|ib.QPAttrMaxRDAtomic)
 		if !errors.Is(err, syscall.EINVAL) {
 			w.failf("%s: attributes could be changed while it drained: %v", e.name, err)
