@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include "ibv.h"
 #include "softnicd_abi.h"
@@ -128,6 +129,10 @@ int sn_block_alloc(struct sn_context *c, uint64_t size, struct sn_block *b);
 /* Only after the daemon has confirmed that the object in it is no more. Frees no block twice: a block of no memory is
  * nothing. */
 void sn_block_free(struct sn_context *c, struct sn_block *b);
+void sn_arenas_unmap(struct sn_context *c); /* the context is being closed */
+
+/* Makes a memory of zeroes that the daemon can map, and maps it. */
+int sn_memory_create(const char *name, uint64_t size, int *fd, uint8_t **mem);
 
 /* --- objects that events name (object.c) ---------------------------------------------------------------------------- */
 
@@ -143,6 +148,8 @@ struct sn_objects {
 
 uint64_t sn_object_add(struct sn_context *c, enum sn_kind kind, void *object); /* 0 when there is no memory */
 void sn_object_remove(struct sn_context *c, uint64_t cookie);
+/* Finds the object of an event, and calls deliver before anybody can remove it: NULL if there is none any more. */
+void *sn_object_event(struct sn_context *c, enum sn_kind kind, uint64_t cookie, void (*deliver)(void *object));
 
 /* --- the device and the context (device.c, context.c) --------------------------------------------------------------- */
 
@@ -169,14 +176,15 @@ struct sn_context {
 	struct verbs_context verbs;
 	struct sn_device *device;
 	struct sn_conn conn;
+	pid_t owner; /* the process that opened it */
 	atomic_int state;
 	bool reclaim_poll;     /* slots come back when completions are polled, not when requests complete */
-	bool described;        /* the daemon knows how to reach this process's memory; guarded by conn.mutex's user, mr.c */
 	pthread_mutex_t describing;
+	bool described;        /* the daemon knows how to reach this process's memory */
 	uint8_t *page;         /* the device page, read-only */
 	uint8_t *bell;
 	int bell_fd;
-	bool fatal_told;       /* IBV_EVENT_DEVICE_FATAL of the daemon's death was delivered */
+	atomic_bool fatal_told; /* IBV_EVENT_DEVICE_FATAL of the daemon's death was delivered */
 	uint32_t shards;
 	struct sn_arenas arenas;
 	struct sn_objects objects;
@@ -200,6 +208,13 @@ static inline bool sn_lost(struct sn_context *c)
 	return atomic_load_explicit(&c->state, memory_order_relaxed) != SN_LIVE ||
 	       atomic_load_explicit(death, memory_order_acquire) & SOFTNIC_DEATH_BIT;
 }
+
+/* The list of contexts, for the child of a fork (fork.c). */
+void sn_fork_add(struct sn_context *c);
+void sn_fork_remove(struct sn_context *c);
+
+struct sn_device *sn_device_ref(struct sn_device *d);
+void sn_device_unref(struct sn_device *d);
 
 /* Every file that has operations. Those of unsupported.c, which answer EOPNOTSUPP, are installed first. */
 void sn_install_unsupported(struct sn_context *c);
