@@ -260,3 +260,10 @@ int sn_call_handle(struct sn_context *c, uint16_t op, uint32_t handle)
 
 	return sn_call(c, op, &h, sizeof h, NULL, 0);
 }
+
+int sn_destroy(struct sn_context *c, uint16_t op, uint32_t handle)
+{
+	int err = atomic_load(&c->state) == SN_LIVE ? sn_call_handle(c, op, handle) : EIO;
+
+	return atomic_load(&c->state) == SN_LIVE ? err : 0;
+}

@@ -119,9 +119,9 @@ SN_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, s
 
 SN_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	int err = sn_call_handle(sn_context_of(mr->context), SOFTNIC_CTL_OP_DEREG_MR, mr->handle);
+	int err = sn_destroy(sn_context_of(mr->context), SOFTNIC_CTL_OP_DEREG_MR, mr->handle);
 
-	if (!err || err == EIO)
-		free(mr);
-	return err == EIO ? 0 : err;
+	if (!err)
+		free(sn_mr_of(mr));
+	return err;
 }

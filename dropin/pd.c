@@ -1,4 +1,4 @@
-/* Protection domains. Parent domains are in extended.c. */
+/* Protection domains. Parent domains are in domain.c. */
 #include "softnic.h"
 
 #include <stdlib.h>
@@ -25,15 +25,14 @@ SN_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	int err;
 
 	if (p->parent_of) {
-		atomic_fetch_sub(&p->parent_of->children, 1);
+		sn_parent_end(p);
 	} else {
 		if (atomic_load(&p->children))
 			return EBUSY;
-		err = sn_call_handle(sn_context_of(pd->context), SOFTNIC_CTL_OP_DEALLOC_PD, pd->handle);
+		err = sn_destroy(sn_context_of(pd->context), SOFTNIC_CTL_OP_DEALLOC_PD, pd->handle);
 		if (err)
 			return err;
 	}
-	free(p->extra);
 	free(p);
 	return 0;
 }

@@ -186,7 +186,8 @@ static inline bool sn_cq_account(struct sn_cq *q, const struct softnic_cqe *e)
 	return true;
 }
 
-void sn_cq_leave(struct sn_cq *q); /* frees the rings that were left (cq.c) */
+void sn_cq_leave(struct sn_cq *q);    /* frees the rings that were left, after a resize; without the lock (cq.c) */
+uint32_t sn_cq_end(struct sn_cq *q);  /* the index after the last entry that is there; with the lock (cq.c) */
 
 static inline void sn_cq_release(struct sn_cq *q)
 {

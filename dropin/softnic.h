@@ -102,8 +102,12 @@ int sn_call(struct sn_context *c, uint16_t op, const void *request, size_t reque
 int sn_call_fds(struct sn_context *c, uint16_t op, const void *request, size_t request_size, void *reply,
 		size_t reply_size, const struct sn_fds *send, struct sn_fds *receive);
 
-/* Destroys the object of a handle by the operation that is for its kind. */
+/* A call by op about the object of a handle, with nothing in the reply. */
 int sn_call_handle(struct sn_context *c, uint16_t op, uint32_t handle);
+
+/* The same to destroy the object. When the daemon is gone, or the context is the parent's, there is nothing left to
+ * destroy there: 0, so that the application can clean up. */
+int sn_destroy(struct sn_context *c, uint16_t op, uint32_t handle);
 
 /* --- memory for rings (arena.c) ------------------------------------------------------------------------------------- */
 
@@ -226,15 +230,19 @@ void sn_install_poll(struct sn_context *c);
 void sn_install_srq(struct sn_context *c);      /* srq.c: post_srq_recv, create_srq_ex, get_srq_num */
 void sn_install_xrc(struct sn_context *c);      /* xrc.c: open_xrcd, close_xrcd, open_qp */
 void sn_install_mw(struct sn_context *c);       /* mw.c: alloc_mw, dealloc_mw, bind_mw */
-void sn_install_extended(struct sn_context *c); /* extended.c: td, parent domain, modify_cq, query_rt_values ... */
+void sn_install_domain(struct sn_context *c);   /* domain.c: td, parent domain */
+void sn_install_resize(struct sn_context *c);   /* resize.c: modify_cq */
+void sn_install_extended(struct sn_context *c); /* extended.c: query_rt_values, and the two before */
 
 /* --- domains, regions, address handles ------------------------------------------------------------------------------ */
+
+struct sn_td;
 
 struct sn_pd {
 	struct ibv_pd pd;        /* pd.handle is the device's; a parent domain has that of the domain it is of */
 	struct sn_pd *parent_of; /* of a parent domain: what it is of; otherwise NULL */
 	atomic_int children;     /* parent domains of it */
-	void *extra;             /* extended.c's */
+	struct sn_td *td;        /* of a parent domain: its thread domain, or NULL */
 };
 
 struct sn_mr {
@@ -244,6 +252,11 @@ struct sn_mr {
 
 struct sn_ah {
 	struct ibv_ah ah;
+};
+
+struct sn_channel {
+	struct ibv_comp_channel channel;
+	uint32_t handle;
 };
 
 struct sn_mw {
@@ -256,7 +269,10 @@ struct sn_xrcd {
 	uint32_t handle;
 };
 
+void sn_parent_end(struct sn_pd *p); /* lets go of what a parent domain was made of (domain.c) */
+
 static inline struct sn_pd *sn_pd_of(struct ibv_pd *p) { return (struct sn_pd *)p; }
+static inline struct sn_channel *sn_channel_of(struct ibv_comp_channel *c) { return (struct sn_channel *)c; }
 static inline struct sn_mr *sn_mr_of(struct ibv_mr *m) { return (struct sn_mr *)m; }
 static inline struct sn_mw *sn_mw_of(struct ibv_mw *m) { return (struct sn_mw *)m; }
 static inline struct sn_xrcd *sn_xrcd_of(struct ibv_xrcd *x) { return (struct sn_xrcd *)x; }
@@ -293,6 +309,9 @@ struct sn_cq_ring {
 	struct sn_cq_ring *next; /* the ring that the device may have moved on to; NULL unless the queue was resized */
 };
 
+int sn_cq_ring_new(struct sn_context *c, uint32_t entries, struct sn_cq_ring **ring);
+void sn_cq_ring_free(struct sn_context *c, struct sn_cq_ring *r);
+
 struct sn_cq {
 	struct ibv_cq_ex ex; /* first; ex.cqe is the capacity */
 	struct sn_lock lock;
@@ -316,6 +335,8 @@ struct sn_cq {
 
 struct sn_qp {
 	struct ibv_qp_ex ex; /* first */
+	/* What later releases of libibverbs have at the end of ibv_qp_ex: nothing may come between. */
+	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type, uint8_t level);
 	uint8_t *header;
 	struct sn_block block;
 	struct sn_wq sq, rq;
@@ -323,6 +344,7 @@ struct sn_qp {
 	uint32_t shard;
 	uint32_t max_inline;
 	bool sig_all;
+	uint32_t create_flags; /* IBV_QP_CREATE_ */
 	bool has_ex;  /* made with send_ops_flags: ibv_qp_to_qp_ex gives it */
 	bool target;  /* of XRC: no rings, no slot */
 	uint64_t cookie;
