@@ -1,7 +1,7 @@
-// The public ABI of libibverbs, in our own writing: what programs that were compiled with Debian's <infiniband/verbs.h>
-// expect in memory and call by name. A machine that runs such a program needs no development package, and neither do we:
-// `softnicd libs` compiles the drop-in with this header. Names are the ecosystem's, since they are the interface.
-// abi_test.go proves each size, offset and value equal to those of libibverbs-dev.
+/* The public ABI of libibverbs, in our own writing: what programs that were compiled with Debian's <infiniband/verbs.h>
+ * expect in memory and call by name. A machine that runs such a program needs no development package, and neither do we:
+ * `softnicd libs` compiles the drop-in with this header. Names are the ecosystem's, since they are the interface.
+ * abi_test.go proves each size, offset and value equal to those of libibverbs-dev. */
 #ifndef SOFTNICD_VERBS_ABI_H
 #define SOFTNICD_VERBS_ABI_H
 
@@ -18,10 +18,10 @@
 #include "verbs_abi_flow.h"
 #include "verbs_abi_structs.h"
 
-// What context.abi_compat holds when the context stands inside a verbs_context.
+/* What context.abi_compat holds when the context stands inside a verbs_context. */
 #define __VERBS_ABI_IS_EXTENDED ((void *)UINTPTR_MAX)
 
-// verbs_get_ctx is the verbs_context around a context, or NULL of one that has none.
+/* verbs_get_ctx is the verbs_context around a context, or NULL of one that has none. */
 static inline struct verbs_context *verbs_get_ctx(struct ibv_context *context)
 {
 	if (context->abi_compat != __VERBS_ABI_IS_EXTENDED)
@@ -29,15 +29,15 @@ static inline struct verbs_context *verbs_get_ctx(struct ibv_context *context)
 	return (struct verbs_context *)((char *)context - offsetof(struct verbs_context, context));
 }
 
-// ibv_cq_ex_to_cq is the same completion queue by its older name: ibv_cq_ex begins as ibv_cq does.
+/* ibv_cq_ex_to_cq is the same completion queue by its older name: ibv_cq_ex begins as ibv_cq does. */
 static inline struct ibv_cq *ibv_cq_ex_to_cq(struct ibv_cq_ex *cq) { return (struct ibv_cq *)cq; }
 
-// ibv_inc_rkey is the key with the next variant in its low byte.
+/* ibv_inc_rkey is the key with the next variant in its low byte. */
 static inline uint32_t ibv_inc_rkey(uint32_t rkey) { return (rkey & ~0xffu) | ((rkey + 1) & 0xffu); }
 
 static inline int ibv_is_qpt_supported(uint32_t caps, enum ibv_qp_type type) { return (caps >> type) & 1; }
 
-// The calls. Each is exported in the version node that libibverbs.map names.
+/* The calls. Each is exported in the version node that libibverbs.map names. */
 
 const char *ibv_wc_status_str(enum ibv_wc_status status);
 int ibv_rate_to_mult(enum ibv_rate rate);

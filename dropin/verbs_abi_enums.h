@@ -1,4 +1,4 @@
-// The constants of the public verbs ABI, with their values. See verbs_abi.h.
+/* The constants of the public verbs ABI, with their values. See verbs_abi.h. */
 #ifndef SOFTNICD_VERBS_ABI_ENUMS_H
 #define SOFTNICD_VERBS_ABI_ENUMS_H
 
@@ -10,7 +10,7 @@
 #define IB_ROCE_UDP_ENCAP_VALID_PORT_MIN 0xc000
 #define IB_ROCE_UDP_ENCAP_VALID_PORT_MAX 0xffff
 
-// Access rights that a device may leave out of account.
+/* Access rights that a device may leave out of account. */
 #define IBV_ACCESS_OPTIONAL_FIRST (1 << 20)
 #define IBV_ACCESS_OPTIONAL_RANGE 0x3ff00000
 

@@ -1,5 +1,5 @@
-// Flow steering and its counters in the public verbs ABI: the shapes of what this device answers with EOPNOTSUPP.
-// See verbs_abi.h.
+/* Flow steering and its counters in the public verbs ABI: the shapes of what this device answers with EOPNOTSUPP.
+ * See verbs_abi.h. */
 #ifndef SOFTNICD_VERBS_ABI_FLOW_H
 #define SOFTNICD_VERBS_ABI_FLOW_H
 

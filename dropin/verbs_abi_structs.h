@@ -1,4 +1,4 @@
-// The structures of the public verbs ABI. See verbs_abi.h.
+/* The structures of the public verbs ABI. See verbs_abi.h. */
 #ifndef SOFTNICD_VERBS_ABI_STRUCTS_H
 #define SOFTNICD_VERBS_ABI_STRUCTS_H
 
@@ -21,7 +21,7 @@ struct ibv_flow_action;
 struct ibv_flow_action_esp_attr;
 struct ibv_flow_attr;
 
-// What ibv_query_port fills in for programs older than port_cap_flags2: a prefix of ibv_port_attr.
+/* What ibv_query_port fills in for programs older than port_cap_flags2: a prefix of ibv_port_attr. */
 struct _compat_ibv_port_attr;
 
 union ibv_gid {
@@ -560,7 +560,7 @@ struct ibv_parent_domain_init_attr {
 
 struct ibv_values_ex { uint32_t comp_mask; struct timespec raw_clock; };
 
-// A context with the calls that came after ibv_context_ops. It grows at its top, so sz tells a program which it has.
+/* A context with the calls that came after ibv_context_ops. It grows at its top, so sz tells a program which it has. */
 struct verbs_context {
 	int (*query_port)(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *port_attr,
 		size_t port_attr_len);

@@ -136,10 +136,17 @@ func start(ctx context.Context, stdout io.Writer, args ...string) (*process, err
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, self, args...), done: make(chan error, 1)}
-	p.cmd.Stdout, p.cmd.Stderr = stdout, &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.cmd.Env = append(os.Environ(), "SOFTNICD_SOCKET=", "SOFTNICD_DEVICE=", "SOFTNICD_CONFIG=")
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Stdout = stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = append(os.Environ(), "SOFTNICD_SOCKET=", "SOFTNICD_DEVICE=", "SOFTNICD_CONFIG=")
+	return startCommand(cmd)
+}
+
+// startCommand starts a child and waits for its end.
+func startCommand(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan error, 1)}
+	cmd.Stderr = &p.stderr
 	// The kernel means the thread that started the child when it speaks of its parent's death: that one stays.
 	started := make(chan error)
 	go func() {

@@ -2,6 +2,8 @@
 //
 //	softnicd demo       two devices on loopback, two applications, every operation, a ladder diagram
 //	softnicd run        the daemon, in the foreground
+//	softnicd exec       an unmodified verbs program: -- PROGRAM ARGS
+//	softnicd libs       the libraries that such programs load
 //	softnicd devinfo    devices and ports, as ibv_devinfo prints them
 //	softnicd cq         completion queues, and how deep each should be
 //	softnicd status     devices, ports, objects, rates and counters, once
@@ -10,6 +12,7 @@
 //	softnicd perf       bandwidth, latency and message rate, with perftest's columns
 //
 // Exit codes: 0 done, 1 failed, 2 usage, 3 the port or the socket is taken, the interface is not there, or a right is wanting.
+// Those of exec are its program's: 126 if it cannot be run, 127 if it is not there, 128 and the signal that killed it.
 package main
 
 import (
@@ -53,6 +56,10 @@ func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}
+	var end programEnd
+	if errors.As(err, &end) {
+		return int(end) // it has spoken for itself
+	}
 	fmt.Fprintln(os.Stderr, "softnicd:", err)
 	var coded *exitError
 	if errors.As(err, &coded) {
@@ -73,7 +80,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(newRun(), newDemo(), newDemoApp(), newDevinfo(), newPerf(), newCQ(), newStatus(), newTop(), newEvents())
+	root.AddCommand(newRun(), newExec(), newLibs(), newDemo(), newDemoApp(), newDevinfo(), newPerf(), newCQ(), newStatus(), newTop(), newEvents())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/softnic/softnicd/verbs"
+)
+
+// privateDaemon is the daemon of one command.
+type privateDaemon struct {
+	*process
+	socket string
+}
+
+const (
+	// privateAttempts bounds how often another address is tried when one is taken.
+	privateAttempts = 8
+	// privatePatience bounds the wait for its first answer.
+	privatePatience = 30 * time.Second
+)
+
+// startPrivate starts a daemon with a socket in dir and waits until it answers. Flags that were given to exec and are run's
+// go to it. Without a device among them it gets one on a loopback address where the port is free.
+func startPrivate(ctx context.Context, f *pflag.FlagSet, dir string) (*privateDaemon, error) {
+	args := privateFlags(f)
+	socket := filepath.Join(dir, "softnicd.sock")
+	args = append(args, "--socket="+socket)
+	if !f.Changed("log-level") {
+		args = append(args, "--log-level=warn")
+	}
+	named := f.Changed("device") || f.Changed("config") || os.Getenv("SOFTNICD_DEVICE") != "" || os.Getenv("SOFTNICD_CONFIG") != ""
+	for attempt := 0; ; attempt++ {
+		more := args
+		if !named {
+			port, _ := f.GetUint16("port")
+			more = append(slices.Clip(args), "--device=softnic0="+freeLoopback(attempt, port).String())
+		}
+		p, err := startPrivateOnce(ctx, socket, more)
+		var coded *exitError
+		if err == nil {
+			return &privateDaemon{p, socket}, nil
+		}
+		if named || attempt == privateAttempts || !errors.As(err, &coded) || coded.code != exitTaken {
+			return nil, err
+		}
+	}
+}
+
+// privateFlags are the flags of run among those that were given, as arguments.
+func privateFlags(f *pflag.FlagSet) []string {
+	var args []string
+	var known pflag.FlagSet
+	new(config).flags(&known)
+	f.Visit(func(flag *pflag.Flag) {
+		if known.Lookup(flag.Name) == nil {
+			return
+		}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			for _, v := range list.GetSlice() {
+				args = append(args, "--"+flag.Name+"="+v)
+			}
+			return
+		}
+		args = append(args, "--"+flag.Name+"="+flag.Value.String())
+	})
+	return args
+}
+
+// freeLoopback proposes a loopback address for the nth time: the first that is tried is the one that everybody knows. All
+// of 127.0.0.0/8 is ours, so that many private daemons live beside each other and beside any other one.
+func freeLoopback(n int, port uint16) netip.Addr {
+	for i := range 64 {
+		a := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if n > 0 || i > 0 {
+			a = netip.AddrFrom4([4]byte{127, byte(1 + rand.N(254)), byte(rand.N(256)), byte(1 + rand.N(254))})
+		}
+		c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, port)))
+		if err == nil {
+			c.Close()
+			return a
+		}
+	}
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whose refusal will say why
+}
+
+// startPrivateOnce starts a daemon and waits until it answers. What the terminal sends to the command is not for it: it
+// ends after the command does.
+func startPrivateOnce(ctx context.Context, socket string, flags []string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, append([]string{"run"}, flags...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	p, err := startCommand(cmd)
+	if err != nil {
+		return nil, err
+	}
+	late := time.After(privatePatience)
+	for {
+		// An answer, and not only a connection: the socket listens before the device is there.
+		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
+			return p, nil
+		}
+		select {
+		case err := <-p.done:
+			p.done <- err
+			return nil, p.fail("the daemon of this command ended", err)
+		case <-ctx.Done():
+			p.kill()
+			return nil, ctx.Err()
+		case <-late:
+			p.kill()
+			return nil, errors.New("the daemon of this command does not answer")
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// end ends the daemon, gently at first.
+func (d *privateDaemon) end() {
+	if err := d.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "softnicd:", d.fail("the daemon of this command", err))
+	}
+	d.kill()
+}
