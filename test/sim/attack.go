@@ -186,7 +186,7 @@ func (a *attacker) forge(f *forgery, to *endpoint, psn ib.PSN, how disguise) {
 	d := a.dice
 	a.burst.Consume(a.burst.Len())
 	frame := a.burst.Next()
-	op := f.op(d)
+	op := f.op(d) | wire.Opcode(to.service())
 	h := frame.SetHeader(op)
 	path := wire.Path{Source: to.peer.app.node.gid, Dest: to.app.node.gid, SourcePort: uint16(d.r.Uint32()), HopLimit: 64}
 	frame.Path = &path
@@ -215,7 +215,7 @@ func (a *attacker) forge(f *forgery, to *endpoint, psn ib.PSN, how disguise) {
 		frame.Add(&a.body, 0, n)
 	}
 	if how == ofService {
-		bth.SetOpcode(bth.Opcode() | oneOf(d, wire.Opcode(0x20), 0xa0))
+		bth.SetOpcode(bth.Opcode() ^ oneOf(d, wire.Opcode(0x20), 0xa0))
 	}
 	if how == genuine && d.chance(50) {
 		bth.SetPadCount(uint8(d.below(4)))
@@ -250,6 +250,9 @@ func (a *attacker) aim(to *endpoint, h []byte) {
 	if r := wire.FindIETH(h); r != nil {
 		r.SetRKey(key)
 	}
+	if x := wire.FindXRCETH(h); x != nil && to.role == target {
+		x.SetSRQN(to.pool.srq.Number())
+	}
 	if r := wire.FindFETH(h); r != nil {
 		r.SetPlacement(1)
 	}
@@ -263,7 +266,7 @@ func (a *attacker) payload(to *endpoint, op wire.Opcode) int {
 	case wire.PayloadFull:
 		return mtu
 	}
-	if op == wire.RCAtomicWrite {
+	if op&0x1f == wire.RCAtomicWrite {
 		return 8
 	}
 	return a.dice.below(mtu + 1)

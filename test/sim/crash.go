@@ -25,15 +25,14 @@ func (n *node) crash() {
 		for _, e := range a.endpoints {
 			scribble(e.rings)
 		}
-		if a.pool != nil {
-			scribble(a.pool.rings)
+		for _, p := range a.pools() {
+			scribble(p.rings)
 		}
 		a.abandon()
 		for _, e := range a.endpoints {
 			p := e.peer
-			p.learns = w.now.Add(w.plan.silence(e.conn.plan))
+			e.tellOthers(w.now.Add(w.plan.silence(e.conn.plan)))
 			p.orphaned = p.posted
-			p.app.wake(w.now + 1)
 		}
 	}
 	for _, t := range n.talkers {
@@ -87,6 +86,9 @@ func (n *node) bystand() {
 	b.reader = must(w, func() (*cq.Reader, error) { return cq.NewReader(block, queue.Capacity()) })
 	for _, a := range n.apps {
 		for _, e := range a.endpoints {
+			if e.role != plain {
+				continue
+			}
 			qp := must(w, func() (*nic.QP, error) {
 				return ctx.CreateQP(nic.QPConfig{
 					PD: pd, Type: ib.QPTypeRC, SendCQ: queue, RecvCQ: queue, Cap: ib.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxRecvSGE: 1},

@@ -18,9 +18,9 @@ func (a *application) die() {
 func (a *application) abandon() {
 	w := a.w
 	scribble(a.shared.arena.mem)
-	if a.pool != nil {
-		scribble(a.pool.arena.mem)
-		a.pool.arena.areas[0].gone = true
+	for _, p := range a.pools() {
+		scribble(p.arena.mem)
+		p.arena.areas[0].gone = true
 	}
 	for _, e := range a.endpoints {
 		scribble(e.arena.mem)
@@ -28,7 +28,6 @@ func (a *application) abandon() {
 			x.gone = true
 		}
 		e.conn.broken = true
-		e.peer.learns = w.now.Add(a.dice.upTo(5 * time.Millisecond))
-		e.peer.app.wake(w.now + 1)
+		e.tellOthers(w.now.Add(a.dice.upTo(5 * time.Millisecond)))
 	}
 }

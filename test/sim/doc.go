@@ -18,8 +18,8 @@
 // Objects are changed while they are in use (change.go), which is no fault and must disturb nobody: queue pairs go to SQD and
 // come back (drain.go), completion queues are resized (resize.go).
 //
-// What is sent is a table, one row an operation: ops.go. Next to the connections there are talks over the unreliable
-// services UC and UD: talk.go, and hearing.go for what is right there.
+// What is sent is a table, one row an operation: ops.go. Some connections are extended ones (XRC): extended.go. Next to the
+// connections there are talks over the unreliable services UC and UD: talk.go, and hearing.go for what is right there.
 //
 // What is right is known without looking into the device: a message's bytes are drawn when it is posted, the memory it
 // goes to is its own until it completes, and so a model says what every byte, completion and result has to be. See

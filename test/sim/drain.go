@@ -25,7 +25,7 @@ const never = clock.Never
 
 // startDrain takes an end to SQD, if it does not stand in the way of others.
 func (e *endpoint) startDrain(d *dice) bool {
-	if !e.conn.isLively() || e.block.State() != ib.StateRTS {
+	if e.role >= target || !e.conn.isLively() || e.state() != ib.StateRTS {
 		return false
 	}
 	w := e.app.w
@@ -63,7 +63,7 @@ func (e *endpoint) goOn() {
 	if s == nil {
 		return
 	}
-	if e.block.State() == ib.StateErr || e.closed {
+	if e.state() == ib.StateErr || e.closed {
 		e.sqd = nil
 		return
 	}
@@ -116,6 +116,9 @@ func (e *endpoint) changeDrained() {
 		Timeout: p.Timeout, RetryCnt: p.Retries, RNRRetry: e.side.RNRRetry, AH: e.way(),
 	}
 	mask := ib.QPAttrState | ib.QPAttrMaxRDAtomic | ib.QPAttrTimeout | ib.QPAttrRetryCnt | ib.QPAttrRNRRetry | ib.QPAttrMinRNRTimer | ib.QPAttrAV
+	if e.role == initiator {
+		mask &^= ib.QPAttrMinRNRTimer
+	}
 	e.modify(&a, mask)
 	if is, _, _ := e.app.ctx.QueryQP(e.qp); is.MaxRDAtomic != a.MaxRDAtomic || is.AH.GRH != a.AH.GRH || is.State != ib.StateSQD || is.SQDraining {
 		w.failf("%s: changed to %+v in SQD, and it is %+v", e.name, a, is)

@@ -106,8 +106,10 @@ func (w *world) inspect() {
 			if !a.gone() && !a.shared.tainted {
 				a.shared.check(a)
 			}
-			if a.pool != nil && !a.gone() {
-				a.pool.inspect()
+			for _, p := range a.pools() {
+				if !a.gone() {
+					p.inspect()
+				}
 			}
 		}
 	}
@@ -152,8 +154,8 @@ func (a *application) close() {
 		q.checkLeft()
 		q.abandon()
 	}
-	if a.pool != nil {
-		scribble(a.pool.rings)
+	for _, p := range a.pools() {
+		scribble(p.rings)
 	}
 	for _, e := range a.endpoints {
 		scribble(e.rings)
@@ -179,12 +181,24 @@ func (a *application) dismantle() {
 	}
 	busy("pd", a.ctx.DeallocPD(a.pd))
 	for _, e := range a.endpoints {
-		busy("cq", a.ctx.DestroyCQ(e.sendQueue.cq))
+		if e.role < target {
+			busy("cq", a.ctx.DestroyCQ(e.sendQueue.cq))
+		}
 		destroy("qp", func() error { return a.ctx.DestroyQP(e.qp) })
 	}
-	if p := a.pool; p != nil {
-		destroy("srq", func() error { return a.ctx.DestroySRQ(p.srq) })
+	if a.xrcd != nil {
+		busy("xrcd", a.ctx.CloseXRCD(a.xrcd))
+	}
+	for _, p := range a.pools() {
+		err := a.ctx.DestroySRQ(p.srq)
+		if p.isInHand(err) {
+			return // it goes with the context
+		}
+		destroy("srq", func() error { return err })
 		destroy("mr", func() error { return a.ctx.DeregMR(p.arena.areas[0].mr) })
+	}
+	if a.xrcd != nil {
+		destroy("xrcd", func() error { return a.ctx.CloseXRCD(a.xrcd) })
 	}
 	for _, v := range a.windows {
 		destroy("mw", func() error { return a.ctx.DeallocMW(v.mw) })
@@ -214,10 +228,10 @@ func (a *application) expectEmpty() {
 			check("completion queue", r)
 		}
 	}
-	if a.pool != nil {
-		check("shared receive queue", a.pool.rings)
+	for _, p := range a.pools() {
+		check("shared receive queue", p.rings)
 		if a.dead {
-			check("region", a.pool.arena.mem)
+			check("region", p.arena.mem)
 		}
 	}
 	for _, e := range a.endpoints {
@@ -277,7 +291,7 @@ func (n *node) reopen() {
 	for range 128 {
 		must(w, func() (*nic.MW, error) { return a.ctx.AllocMW(pd, ib.MWType2, 1) })
 	}
-	for range 32 {
+	for range maxQPs {
 		must(w, func() (*nic.QP, error) {
 			return a.ctx.CreateQP(nic.QPConfig{
 				PD: pd, Type: ib.QPTypeRC, SendCQ: queue, RecvCQ: queue,

@@ -25,12 +25,14 @@ type connection struct {
 
 // endpoint is one of them, with the application's half of its rings.
 type endpoint struct {
-	app    *application
-	conn   *connection
-	peer   *endpoint
-	talker *talker // whose stand-in it is before the network; nil for an end of a connection
-	side   *SidePlan
-	name   string
+	app     *application
+	conn    *connection
+	peer    *endpoint
+	talker  *talker // whose stand-in it is before the network; nil for an end of a connection
+	side    *SidePlan
+	role    role
+	sibling *endpoint // of a target or the other way round; nil for none
+	name    string
 
 	qp                   *nic.QP
 	block                *abi.QPBlock
@@ -79,6 +81,7 @@ type receive struct {
 func newEndpoint(conn *connection, side int, app *application) *endpoint {
 	e := &endpoint{
 		app: app, conn: conn, side: &conn.plan.Side[side], name: endpointName(conn.index, side), learns: clock.Never,
+		role: conn.plan.roleOf(side),
 	}
 	e.script = make([]request, len(e.side.Script)+2) // two more for an offence and drain
 	e.fresh = e.side.StartPSN
@@ -90,26 +93,41 @@ func newEndpoint(conn *connection, side int, app *application) *endpoint {
 		return q
 	}
 	c := abi.RoundQPCap(e.side.Cap)
-	if p := app.pool; p != nil && d.chance(700) {
+	if p := app.pool; p != nil && e.role == plain && d.chance(700) {
 		e.pool = p
 		p.bytes = max(p.bytes, conn.plan.MaxBytes)
 		c.MaxRecvWR = uint32(p.depth)
 	}
 	e.sendQueue, e.recvQueue = pick(c.MaxSendWR), pick(c.MaxRecvWR)
+	if e.role == target {
+		e.pool = app.joinDomain(conn.plan.MaxBytes)
+		e.recvQueue = e.pool.queue
+	}
 	return e
 }
 
 // create makes queue pair and memory, when the queues are there.
 func (e *endpoint) create() {
-	w, d, c := e.app.w, e.app.dice, &e.side.Cap
-	asked := *c
+	if e.role == target {
+		e.createTarget()
+	} else {
+		e.createQP()
+	}
+	e.createMemory()
+}
+
+func (e *endpoint) createQP() {
+	asked, typ := e.side.Cap, ib.QPTypeRC
+	if e.role == initiator {
+		typ = ib.QPTypeXRCSend
+	}
 	var srq *nic.SRQ
 	if e.pool != nil {
 		srq, asked.MaxRecvWR, asked.MaxRecvSGE = e.pool.srq, 0, 0
 	}
 	var err error
 	e.qp, err = e.app.ctx.CreateQP(nic.QPConfig{
-		PD: e.app.pd, Type: ib.QPTypeRC, SendCQ: e.sendQueue.cq, RecvCQ: e.recvQueue.cq, SRQ: srq, SigAll: e.side.SigAll, Cap: asked,
+		PD: e.app.pd, Type: typ, SendCQ: e.sendQueue.cq, RecvCQ: e.recvQueue.cq, SRQ: srq, SigAll: e.side.SigAll, Cap: asked,
 		Block: func(l abi.QPLayout) ([]byte, error) {
 			e.rings = make([]byte, l.Size())
 			e.block, err = abi.NewQPBlock(e.rings, l)
@@ -118,8 +136,12 @@ func (e *endpoint) create() {
 		Handle: uint32(e.conn.index),
 	})
 	if err != nil {
-		w.failf("%v", err)
+		e.app.w.failf("%v", err)
 	}
+}
+
+func (e *endpoint) createMemory() {
+	w, d, c := e.app.w, e.app.dice, &e.side.Cap
 	n := e.conn.plan.MaxBytes
 	sends, recvs, targets := int(c.MaxSendWR)+1, int(c.MaxRecvWR)+1, int(e.peer.side.Cap.MaxSendWR)+1
 	e.arena = newArena(canary + areaSize(0, sends, n) + areaSize(0, recvs, n) + areaSize(ownWords, targets, n))
@@ -142,7 +164,7 @@ func (e *endpoint) prepare() {
 	e.receives = make([]receive, 0, e.peer.planned+e.side.Spare+1) // they keep their places: slots know their owners
 	for i := range e.peer.planned {
 		r := &e.peer.script[i]
-		if !r.consumes() {
+		if !r.consumes() || e.role == target {
 			continue
 		}
 		n := 0
@@ -183,12 +205,18 @@ func (e *endpoint) connectAs(ctx *nic.Context, qp *nic.QP) error {
 	a.State, a.PathMTU, a.DestQPN, a.RQPSN = ib.StateRTR, p.MTU, peer.qp.QPN(), peer.side.StartPSN
 	a.MaxDestRDAtomic, a.MinRNRTimer = max(peer.side.Reads, uint8(e.app.dice.below(9))), e.side.RNRTimer
 	a.AH = e.way()
-	if err := ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|
-		ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer); err != nil {
+	receives := ib.QPAttrMaxDestRDAtomic | ib.QPAttrMinRNRTimer
+	if e.role == initiator {
+		receives = 0
+	}
+	if err := ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|receives); err != nil {
 		return err
 	}
 	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry = ib.StateRTS, e.side.StartPSN, p.Timeout, p.Retries, e.side.RNRRetry
 	a.MaxRDAtomic = e.side.Reads
+	if e.role == target {
+		return ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrSQPSN|ib.QPAttrTimeout)
+	}
 	return ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrSQPSN|ib.QPAttrTimeout|ib.QPAttrRetryCnt|ib.QPAttrRNRRetry|ib.QPAttrMaxRDAtomic)
 }
 
@@ -229,7 +257,7 @@ func (e *endpoint) mayPost() bool {
 }
 
 func (e *endpoint) mayReceive() bool {
-	return e.pool == nil && !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
+	return e.role == plain && e.pool == nil && !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
 }
 
 // wants returns when the application has something to do for this end of itself.
@@ -264,7 +292,10 @@ func (e *endpoint) finished() bool {
 		return true
 	}
 	if e.failed || e.closed || e.conn.offence != nil {
-		return e.drained && e.ended == e.posted && e.taken == e.ready && (e.pool == nil || e.last)
+		return e.drained && e.ended == e.posted && e.taken == e.ready && (e.pool == nil || e.role != plain || e.last)
+	}
+	if e.role >= target {
+		return e.peer.posted == e.peer.planned && e.heardAll() && (e.sibling == nil || e.sibling.heardAll())
 	}
 	return e.sqd == nil && e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
 }

@@ -22,13 +22,13 @@ func (e *endpoint) checkFrame(f *wire.Frame) {
 		e.checkOrder(f)
 	}
 	switch {
-	case e.app.dead:
+	case e.app.dead && (e.sibling == nil || e.sibling.app.dead):
 		w.accuse("%s sent a packet after its end", e.name)
 	case f.Path.Source != e.app.node.gid || f.Path.Dest != e.peer.app.node.gid:
 		w.accuse("%s sent from %v to %v, which is not its path", e.name, f.Path.Source.Addr(), f.Path.Dest.Addr())
 	case h.DestQP() != e.peer.qp.QPN():
 		w.accuse("%s sent to queue pair %v, its peer is %v", e.name, h.DestQP(), e.peer.qp.QPN())
-	case h.Opcode().Service() != wire.ServiceRC && h.Opcode() != wire.CNP || !h.Opcode().Valid() || h.PKey() != ib.DefaultPKey || h.TVer() != 0:
+	case uint8(h.Opcode())&0xe0 != e.service() && h.Opcode() != wire.CNP || !h.Opcode().Valid() || h.PKey() != ib.DefaultPKey || h.TVer() != 0:
 		w.accuse("%s sent a header that makes no sense: % x", e.name, f.Header())
 	case f.PayloadLen() > e.conn.plan.MTU.Bytes():
 		w.accuse("%s sent %d bytes over a path MTU of %v", e.name, f.PayloadLen(), e.conn.plan.MTU)
@@ -41,7 +41,7 @@ func (e *endpoint) checkOrder(f *wire.Frame) {
 	h := f.BTH()
 	op := h.Opcode()
 	first := op.IsRequest() && h.PSN() == e.fresh
-	if f.Stable && (!first || !op.IsSend() && !op.IsWrite() && op != wire.RCAtomicWrite) {
+	if f.Stable && (!first || !op.IsSend() && !op.IsWrite() && op&0x1f != wire.RCAtomicWrite) {
 		e.app.w.accuse("%s sent %v psn %v as if its owner had promised to leave the memory alone", e.name, op, h.PSN())
 	}
 	switch {

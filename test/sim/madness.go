@@ -22,8 +22,7 @@ func (a *application) madden() {
 	for _, e := range a.endpoints {
 		e.conn.broken, e.conn.tainted = true, true
 		e.peer.app.shared.tainted = true
-		e.peer.learns = w.now.Add(a.dice.upTo(5 * time.Millisecond))
-		e.peer.app.wake(w.now + 1)
+		e.tellOthers(w.now.Add(a.dice.upTo(5 * time.Millisecond)))
 	}
 	a.wake(w.now + 1)
 }
@@ -44,6 +43,9 @@ func (a *application) rave() {
 func (a *application) raveOnce() {
 	d := a.dice
 	e, q := oneOf(d, a.endpoints...), oneOf(d, a.queues...)
+	if e.role >= target {
+		return // it has no rings
+	}
 	switch d.below(8) {
 	case 0: // anything, anywhere in a ring
 		a.smear(e.rings)
@@ -56,8 +58,8 @@ func (a *application) raveOnce() {
 		e.block.PublishRecv(uint32(e.ready + d.between(-3, 40)))
 	case 4:
 		a.smear(a.page)
-		if a.pool != nil {
-			a.smear(a.pool.rings)
+		for _, p := range a.pools() {
+			a.smear(p.rings)
 		}
 	case 5: // arm word, consumer index, entries
 		a.smear(q.block)

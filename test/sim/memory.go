@@ -87,7 +87,7 @@ func (e *endpoint) isFaulty(s ib.WCStatus) bool {
 	case ib.WCRemOpErr, ib.WCRemAccessErr, ib.WCRetryExcErr:
 		return e.peer.faulty
 	case ib.WCWRFlushErr:
-		return (e.faulty || e.peer.faulty) && e.block.State() == ib.StateErr
+		return (e.faulty || e.peer.faulty) && e.state() == ib.StateErr
 	}
 	return false
 }

@@ -52,6 +52,7 @@ const (
 	maxContexts = 6
 	maxPDs      = 6
 	maxAHs      = 2
+	maxQPs      = 48
 )
 
 // boot makes the device.
@@ -65,7 +66,7 @@ func (n *node) boot() {
 		Random: n.dice,
 		Limits: nic.Limits{
 			// No more than is used, so that what is not given back is missed.
-			MaxQP: 32, MaxCQ: 16, MaxSRQ: 4, MaxMR: 128, MaxPD: maxPDs, MaxAH: maxAHs, MaxContexts: maxContexts,
+			MaxQP: maxQPs, MaxCQ: 16, MaxSRQ: 4, MaxMR: 128, MaxPD: maxPDs, MaxAH: maxAHs, MaxContexts: maxContexts,
 			AckFloor: -1, Window: w.plan.Window, AckEvery: w.plan.AckEvery,
 		},
 		Link:   n.link,
@@ -89,7 +90,7 @@ func (w *world) nodeOf(g ib.GID) *node {
 func (n *node) endpointOf(qpn ib.QPN) *endpoint {
 	for _, a := range n.apps {
 		for _, e := range a.endpoints {
-			if e.qp.QPN() == qpn {
+			if e.role != sibling && e.qp.QPN() == qpn {
 				return e
 			}
 		}
@@ -151,6 +152,8 @@ type application struct {
 	endpoints []*endpoint
 	windows   []*window
 	pool      *pool // nil for none
+	extended  *pool // of its XRC domain; nil for none
+	xrcd      *nic.XRCD
 	shared    *sharedMemory
 	manner    manner
 	next      clock.Time // of its next turn
@@ -225,7 +228,7 @@ func (a *application) event(t ib.EventType, handle uint32, _ uint64) {
 		a.overran(handle)
 		return
 	}
-	if t != ib.EventCommEst && !a.isOverrun(t, handle) && !a.pool.isLimit(t) && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) && !a.isDrained(t, handle) {
+	if t != ib.EventCommEst && !a.isOverrun(t, handle) && !a.pool.isLimit(t) && !a.node.isPortEvent(t) && !a.isFaulty(t, handle) && !a.isOffence(t, handle) && !a.isDrained(t, handle) && !a.isOfExtended(t, handle) {
 		a.w.accuse("%s: unexpected event %v of %d", a.name, t, handle)
 	}
 }
@@ -259,8 +262,8 @@ func (a *application) turn(at clock.Time) {
 		}
 		q.drain()
 	}
-	if a.pool != nil {
-		a.pool.work()
+	for _, p := range a.pools() {
+		p.work()
 	}
 	rang := false
 	for _, e := range a.endpoints {

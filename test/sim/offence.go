@@ -22,6 +22,9 @@ const noEvent = ^ib.EventType(0)
 // offend posts an offence on a connection that is at rest.
 func (c *connection) offend() {
 	e := oneOf(c.ends[0].app.dice, c.ends[:]...)
+	if e.role == target {
+		e = e.peer // only initiators ask for anything
+	}
 	if c.broken || c.offence != nil {
 		return
 	}
@@ -67,6 +70,10 @@ func (c *connection) offend() {
 		if r.list[i].Length > 0 {
 			r.list[i].LKey = lkey
 		}
+	}
+	e.address(r, &w)
+	if e.role == initiator && o.status == ib.WCRemAccessErr && d.chance(200) {
+		w.SRQN ^= 1 << d.between(8, 23) // a shared receive queue that is none
 	}
 	w.Opcode, w.Flags = uint8(r.op), uint8(r.flags())
 	e.block.PutSend(r.index, &w, r.list)

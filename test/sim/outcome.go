@@ -98,6 +98,9 @@ func (e *endpoint) succeed(r *request) {
 	r.remote.free(r)
 	r.settle()
 	w.census[r.op.String()]++
+	if e.role == initiator {
+		w.census["XRC "+r.op.String()]++
+	}
 	e.ended++
 	w.done++
 }
@@ -202,7 +205,7 @@ func (e *endpoint) fail(what string, status ib.WCStatus) {
 	switch {
 	case !first || e.conn.broken:
 		// When the connection broke here, it is another queue of this end whose flushes are seen first, perhaps.
-		if e.isFaulty(status) || status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) {
+		if e.isFaulty(status) || status == ib.WCWRFlushErr || e.conn.broken && isExhausted(status) || e.isForsaken(status) {
 			if !e.closed {
 				e.breaks()
 			}
@@ -216,7 +219,7 @@ func (e *endpoint) fail(what string, status ib.WCStatus) {
 		e.checkExhaustion(what, status)
 		e.breaks()
 		return
-	case status == ib.WCWRFlushErr && e.block.State() == ib.StateErr:
+	case status == ib.WCWRFlushErr && e.state() == ib.StateErr:
 		// A receive that was flushed, seen before the send that failed.
 		e.breaks()
 		return
@@ -232,6 +235,11 @@ func (e *endpoint) checkExhaustion(what string, status ib.WCStatus) {
 	if status == ib.WCRetryExcErr && honest && e.conn.losses <= int(p.Retries) {
 		e.app.w.failf("%s: %s: %v after %d retries, and the network lost %d packets", e.name, what, status, p.Retries, e.conn.losses)
 	}
+}
+
+// isForsaken reports whether a status tells of an application that is gone, while another one has its target open still.
+func (e *endpoint) isForsaken(s ib.WCStatus) bool {
+	return e.role == initiator && s == ib.WCRemAccessErr && (e.peer.app.gone() || e.peer.sibling != nil && e.peer.sibling.app.gone())
 }
 
 func isExhausted(s ib.WCStatus) bool { return s == ib.WCRetryExcErr || s == ib.WCRNRRetryExcErr }
@@ -259,6 +267,10 @@ func (e *endpoint) close() {
 		return
 	}
 	e.closed = true
+	if e.sibling != nil {
+		e.sibling.closed = true
+		e.sibling.app.wake(e.app.w.now + 1)
+	}
 	e.app.w.logf(e.name, "to the error state")
 	e.modify(&ib.QPAttr{State: ib.StateErr}, ib.QPAttrState)
 	e.app.wake(e.app.w.now + 1)

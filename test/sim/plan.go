@@ -57,6 +57,8 @@ type NetworkPlan struct {
 // ConnectionPlan is a pair of queue pairs.
 type ConnectionPlan struct {
 	Device   [2]int
+	Extended bool   // XRC
+	Shared   bool   // and another application has the target open
 	App      [2]int // which of a device's applications
 	MTU      ib.MTU
 	Timeout  uint8
@@ -139,6 +141,7 @@ func NewPlan(seed uint64) *Plan {
 		pairs[b]++
 		p.Connections = append(p.Connections, newConnectionPlan(d, p, a, b))
 	}
+	p.extend()
 	p.Talks = newTalkPlans(p)
 	p.Changes = newChangePlan(p)
 	return p
@@ -299,8 +302,8 @@ func (p *Plan) String() string {
 	}
 	for i := range p.Connections {
 		c := &p.Connections[i]
-		fmt.Fprintf(&b, "connection %d: device %d and %d, mtu %v, timeout %d (%v), retries %d, messages to %d bytes\n",
-			i, c.Device[0], c.Device[1], c.MTU, c.Timeout, ib.AckTimeout(c.Timeout), c.Retries, c.MaxBytes)
+		fmt.Fprintf(&b, "connection %d: XRC %v, shared %v, device %d and %d, mtu %v, timeout %d (%v), retries %d, messages to %d bytes\n",
+			i, c.Extended, c.Shared, c.Device[0], c.Device[1], c.MTU, c.Timeout, ib.AckTimeout(c.Timeout), c.Retries, c.MaxBytes)
 		for j := range c.Side {
 			s := &c.Side[j]
 			fmt.Fprintf(&b, "  %s: %d requests from psn %v, %+v, sig all %v, reads %d, rnr timer %d retry %d, eager %d, think %v, tardy %d to %v, spare %d, windows %d\n",

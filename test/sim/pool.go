@@ -14,6 +14,8 @@ type pool struct {
 	sges   int
 	bytes  int // of the longest message that a member may get
 	srq    *nic.SRQ
+	xrcd   *nic.XRCD // of one that extended requests name; nil for another
+	queue  *queue    // where its receives complete then
 	block  *abi.QPBlock
 	rings  []byte
 	arena  *arena
@@ -33,9 +35,13 @@ func newPool(a *application) *pool {
 
 func (p *pool) create() {
 	a := p.app
+	var to *nic.CQ
+	if p.queue != nil {
+		to = p.queue.cq
+	}
 	p.srq = must(a.w, func() (*nic.SRQ, error) {
 		return a.ctx.CreateSRQ(nic.SRQConfig{
-			PD: a.pd, MaxWR: uint32(p.depth), MaxSGE: uint32(p.sges),
+			PD: a.pd, MaxWR: uint32(p.depth), MaxSGE: uint32(p.sges), XRCD: p.xrcd, CQ: to,
 			Block: func(l abi.QPLayout) (b []byte, err error) {
 				p.rings = make([]byte, l.Size())
 				p.block, err = abi.NewQPBlock(p.rings, l)
@@ -61,7 +67,7 @@ func (p *pool) work() {
 		p.posted++
 		p.block.PublishRecv(uint32(p.posted))
 	}
-	if p.armed == 0 && d.chance(50) {
+	if p.xrcd == nil && p.armed == 0 && d.chance(50) {
 		limit := uint32(d.between(1, p.depth))
 		p.armed = limit // the event may come at once
 		a := ib.SRQAttr{SRQLimit: limit}

@@ -17,6 +17,7 @@ func (e *endpoint) postSend() {
 	}
 	w := abi.SendWQE{WRID: e.id(abi.QueueSend, e.posted), Opcode: uint8(r.op), Imm: r.imm}
 	r.prepare(e, r, before, &w)
+	to := e.address(r, &w)
 	w.Flags = uint8(r.flags())
 	fits := false
 	if r.inline {
@@ -31,7 +32,7 @@ func (e *endpoint) postSend() {
 	e.posted++
 	e.block.PublishSend(uint32(e.posted))
 	if r.consumes() {
-		e.peer.incoming = append(e.peer.incoming, r)
+		to.incoming = append(to.incoming, r)
 	}
 	if e.app.w.logs != nil {
 		e.app.w.logf(e.name, "posts %v, flags %v, %d entries", r, r.flags(), len(r.list))
@@ -41,7 +42,12 @@ func (e *endpoint) postSend() {
 // drain posts a last request, signaled, and a last receive to a queue pair in the error state, when there is room. Requests
 // that were not signaled may have ended well before the error, and then nothing else would tell.
 func (e *endpoint) drain() bool {
-	if e.posted-e.ended == int(e.side.Cap.MaxSendWR) || e.pool == nil && e.ready-e.taken == int(e.side.Cap.MaxRecvWR) {
+	if e.role >= target {
+		e.drained = true // there is nothing to post to
+		return false
+	}
+	own := e.role == plain && e.pool == nil
+	if e.posted-e.ended == int(e.side.Cap.MaxSendWR) || own && e.ready-e.taken == int(e.side.Cap.MaxRecvWR) {
 		return false
 	}
 	e.drained = true
@@ -50,7 +56,7 @@ func (e *endpoint) drain() bool {
 	e.block.PutSend(r.index, &abi.SendWQE{WRID: e.id(abi.QueueSend, e.posted), Opcode: uint8(r.op), Flags: uint8(r.flags())}, nil)
 	e.posted++
 	e.block.PublishSend(uint32(e.posted))
-	if e.pool != nil {
+	if !own {
 		return true
 	}
 	e.receives = append(e.receives[:e.ready], receive{})

@@ -130,7 +130,10 @@ func (a *application) complete(q *queue, c *abi.CQE) (solicited bool) {
 	}
 	a.w.record(uint64(a.w.now), c.WRID, uint64(c.Status)<<32|uint64(c.ByteLen), uint64(c.Imm)<<32|uint64(c.WQEIndex))
 	for _, e := range a.endpoints {
-		if e.qp.Slot() != c.QPSlot {
+		if e.role >= target && c.Queue == abi.QueueXRCRecv && uint32(e.qp.QPN()) == c.QPN && q == e.recvQueue {
+			return e.received(c) || c.Status != uint8(ib.WCSuccess)
+		}
+		if e.role >= target || c.Queue == abi.QueueXRCRecv || e.qp.Slot() != c.QPSlot {
 			continue
 		}
 		if uint32(e.qp.QPN()) != c.QPN {

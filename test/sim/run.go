@@ -66,6 +66,9 @@ func (w *world) build() {
 			app.endpoints = append(app.endpoints, c.ends[side])
 		}
 		c.ends[0].peer, c.ends[1].peer = c.ends[1], c.ends[0]
+		if c.plan.Shared {
+			c.ends[1].joinTarget()
+		}
 	}
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
@@ -76,8 +79,8 @@ func (w *world) build() {
 	}
 	for _, n := range w.nodes {
 		for _, a := range n.apps {
-			if a.pool != nil {
-				a.pool.create()
+			for _, p := range a.pools() {
+				p.create()
 			}
 		}
 	}
@@ -87,6 +90,9 @@ func (w *world) build() {
 	w.each(func(e *endpoint) {
 		w.total += e.planned
 		e.app.wake(w.now)
+		if e.sibling != nil {
+			e.sibling.app.wake(w.now)
+		}
 	})
 	w.buildTalks()
 }
@@ -182,7 +188,7 @@ func (w *world) missing() (text string) {
 	w.each(func(e *endpoint) {
 		if !e.finished() {
 			text += fmt.Sprintf("%s: %d of %d requests posted, %d ended; %d of %d receives posted, %d ended; state %v. ",
-				e.name, e.posted, e.planned, e.ended, e.ready, len(e.receives), e.taken, e.block.State())
+				e.name, e.posted, e.planned, e.ended, e.ready, len(e.receives), e.taken, e.state())
 		}
 	})
 	for _, t := range w.talkers {

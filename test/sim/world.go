@@ -21,6 +21,7 @@ const (
 	streamTalk        = streamApplication + 16 // the plan of talks
 	streamTalker      = streamTalk + 1         // + 2 * talk + side
 	streamChange      = streamTalker + 64
+	streamExtended    = streamChange + 2
 )
 
 // world is one run of a plan.
