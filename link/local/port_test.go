@@ -260,6 +260,55 @@ func TestMuxSend(t *testing.T) {
 	}
 }
 
+// A run stays one on its way to this device, whose address may become another's meanwhile: then it goes out packet by
+// packet.
+func TestMuxRuns(t *testing.T) {
+	home, away := ib.GID{15: 1}, ib.GID{15: 2}
+	add := func(out *wire.Burst, path *wire.Path) {
+		add(t, out, path, wire.RCWriteMiddle, 7, &wire.Buffer{B: bytes.Repeat([]byte{1, 2, 3, 4}, 3*64)}, 3*256)
+		out.Frames()[out.Len()-1].SetRun(3)
+	}
+	local := New(16)
+	remote := &limited{New(16), 9, nil}
+	m := Mux(local, plain{remote}, func(g ib.GID) bool { return g == home })
+	homes, aways := &wire.Path{Dest: home}, &wire.Path{Dest: away}
+	if !nic.TakesRuns(m, homes) || nic.TakesRuns(m, aways) {
+		t.Errorf("takes runs home: %v, away: %v", nic.TakesRuns(m, homes), nic.TakesRuns(m, aways))
+	}
+	for _, c := range []struct {
+		take, sent int
+		err        error
+	}{
+		{9, 4, nil},
+		{2, 4, nil}, // a port that takes a part: the rest is lost
+		{0, 1, nil},
+		{0, 1, errors.New("down")},
+	} {
+		*local, *remote = *New(16), limited{New(16), c.take, c.err}
+		out := wire.NewBurst(8)
+		for _, p := range []*wire.Path{homes, aways, homes, homes} {
+			add(out, p)
+		}
+		sent, err := m.Send(0, out.Frames())
+		if sent != c.sent || err != c.err {
+			t.Errorf("take %d: sent %d, %v; want %d, %v", c.take, sent, err, c.sent, c.err)
+		}
+		packets := make([]wire.Packet, 8)
+		n := remote.Recv(0, packets)
+		if n != min(c.take, 3) {
+			t.Errorf("take %d: %d packets went out", c.take, n)
+		}
+		for i := range packets[:n] {
+			if p := &packets[i]; p.Packets() != 1 || p.PSN() != ib.PSN(7+i) || len(payload(t, p)) != 256 {
+				t.Errorf("packet %d: PSN %v of %d, %d bytes", i, p.PSN(), p.Packets(), p.Len)
+			}
+		}
+		if n := local.Recv(0, packets); n != c.sent-min(c.take, 1) || packets[0].Packets() != 3 {
+			t.Errorf("take %d: %d frames came home, the first of %d packets", c.take, n, packets[0].Packets())
+		}
+	}
+}
+
 // Neither port starves the other, and a call that does not fill all packets has left nothing behind.
 func TestMuxRecv(t *testing.T) {
 	home, away := &wire.Path{SourcePort: 1}, &wire.Path{SourcePort: 2}

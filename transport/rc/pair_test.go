@@ -30,6 +30,8 @@ type pair struct {
 	// WRITEs are fenced, or they stay clear of what is read.
 	fenced bool
 	bound  transport.InFlight // of both sides
+	runs   *rand.Rand         // the network takes runs, and this decides which are lost in part
+	whole  int                // runs that were taken as a whole
 
 	target  []byte   // what b's first 64 KiB are to be
 	counter uint64   // what the atomics' 8 bytes are to be
@@ -85,6 +87,13 @@ func newPair(t *testing.T, seed uint64) *pair {
 			s.e.cfg.Limits.Probe = time.Duration(1+extra.IntN(300)) * us
 		}
 	}
+	if r := rand.New(rand.NewPCG(seed, 3)); r.IntN(2) == 0 {
+		p.runs = r
+		for _, s := range []*script{p.a, p.b} {
+			s.path = runsPath
+			s.e.path = runsPath
+		}
+	}
 	p.a.budget = 600 + r.IntN(20000)
 	p.target = append([]byte(nil), p.b.memory[:counterAt]...)
 	p.counter = binary.NativeEndian.Uint64(p.b.memory[counterAt:])
@@ -95,7 +104,7 @@ func newPair(t *testing.T, seed uint64) *pair {
 // pour hands what a side has sent to the network.
 func (p *pair) pour(from, to *script) {
 	from.transmit()
-	for _, f := range from.sent[from.seen:] {
+	for _, f := range p.single(from.sent[from.seen:]) {
 		for copies := 1 + p.rand.IntN(50)/49; copies > 0; copies-- {
 			if p.rand.IntN(100) < p.loss {
 				continue
@@ -110,6 +119,35 @@ func (p *pair) pour(from, to *script) {
 	from.sent, from.seen = from.sent[:0], 0
 }
 
+// single takes some runs apart.
+func (p *pair) single(sent []sentPacket) []sentPacket {
+	if p.runs == nil {
+		return sent
+	}
+	var all []sentPacket
+	for _, f := range sent {
+		if f.run == 1 || p.runs.IntN(2) == 0 {
+			all = append(all, f)
+			continue
+		}
+		var run wire.Packet
+		f.make(&run)
+		for i := range f.run {
+			s := new(wire.Single).Of(&run, i)
+			n := len(f.data) / f.run
+			all = append(all, sentPacket{when: f.when, head: s.Header, data: f.data[i*n : (i+1)*n], run: 1})
+		}
+	}
+	return all
+}
+
+// make makes the packet that is received.
+func (f *sentPacket) make(p *wire.Packet) {
+	p.Opcode, p.Header = f.bth().Opcode(), append([]byte(nil), f.head...)
+	p.SetPayload(f.data)
+	p.SetRun(f.run)
+}
+
 // step goes to the next thing that happens, and reports whether anything does.
 func (p *pair) step() bool {
 	p.pour(p.a, p.b)
@@ -121,9 +159,10 @@ func (p *pair) step() bool {
 		p.flying = p.flying[1:]
 		p.a.now, p.b.now = f.due, f.due
 		var made wire.Packet
-		made.Opcode, made.Header = f.p.bth().Opcode(), append([]byte(nil), f.p.head...)
-		made.SetPayload(f.p.data)
-		f.to.e.Receive(f.due, &made)
+		f.p.make(&made)
+		if f.to.take(&made) && f.p.run > 1 {
+			p.whole++
+		}
 		return true
 	}
 	if next == clock.Never {
@@ -280,6 +319,7 @@ var pairSeeds = flag.Int("pair.seeds", 150, "how many bad networks TestPairOverA
 
 // Field bugs B1 and B22: two engines over a bad network: everything happens once, in order, with the right bytes.
 func TestPairOverABadNetwork(t *testing.T) {
+	whole := 0
 	for seed := range *pairSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			p := newPair(t, uint64(seed))
@@ -305,6 +345,11 @@ func TestPairOverABadNetwork(t *testing.T) {
 			if n := p.bound.Used(); n != 0 {
 				t.Fatalf("%d bytes count as outstanding at the end", n)
 			}
+			whole += p.whole
 		})
 	}
+	if *pairSeeds > 20 && whole == 0 && !t.Failed() {
+		t.Error("no run was taken as a whole")
+	}
+	t.Logf("%d runs were taken as a whole", whole)
 }

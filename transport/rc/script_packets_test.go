@@ -120,6 +120,7 @@ type packet struct {
 	asks      *bool
 	solicited *bool
 	stable    *bool
+	run       int // packets, if more than one
 }
 
 func of(op wire.Opcode, psn ib.PSN, n int) packet { return packet{op: op, psn: psn, bytes: n} }
@@ -163,6 +164,7 @@ func (p packet) xrc(srqn uint32) packet {
 }
 func (p packet) asking(v bool) packet         { p.asks = &v; return p }
 func (p packet) se(v bool) packet             { p.solicited = &v; return p }
+func (p packet) times(n int) packet           { p.run, p.bytes = n, p.bytes*n; return p }
 func (p packet) isStable(v bool) packet       { p.stable = &v; return p }
 func (p packet) holds(b []byte) packet        { p.data, p.bytes = b, len(b); return p }
 func (p packet) says(s wire.Syndrome) packet  { p.syndrome = &s; return p }
@@ -270,6 +272,7 @@ func (p *packet) make(out *wire.Packet) {
 	}
 	out.Opcode, out.Header = p.op, h
 	out.SetPayload(data)
+	out.SetRun(p.run)
 }
 
 // sentPacket is a frame as the port saw it.
@@ -279,17 +282,18 @@ type sentPacket struct {
 	data   []byte
 	stable bool
 	cookie uint64
+	run    int // packets
 }
 
 func (s *script) capture(f *wire.Frame) sentPacket {
 	s.t.Helper()
-	p := sentPacket{when: s.now, head: append([]byte(nil), f.Header()...), stable: f.Stable, cookie: f.Cookie}
+	p := sentPacket{when: s.now, head: append([]byte(nil), f.Header()...), stable: f.Stable, cookie: f.Cookie, run: f.Packets()}
 	p.data = make([]byte, f.PayloadLen())
 	if err := dma.ReadPieces(p.data, f.Payload()); err != nil {
 		s.t.Fatalf("payload of a frame: %v", err)
 	}
 	b := f.BTH()
-	if f.Path != testPath || f.QPN != localQPN || b.DestQP() != peerQPN || b.PKey() != ib.DefaultPKey || !b.MigReq() {
+	if f.Path != s.path || f.QPN != localQPN || b.DestQP() != peerQPN || b.PKey() != ib.DefaultPKey || !b.MigReq() {
 		s.t.Fatalf("header of %v is not the connection's", p)
 	}
 	if int(b.PadCount()) != -len(p.data)&3 {
@@ -311,6 +315,9 @@ func (p sentPacket) String() string {
 	}
 	if p.bth().AckReq() {
 		s += ", A"
+	}
+	if p.run > 1 {
+		s += fmt.Sprintf(", %d packets", p.run)
 	}
 	return fmt.Sprintf("%s at %v", s, time.Duration(p.when))
 }
@@ -335,6 +342,8 @@ func (p *packet) differs(g *sentPacket, when clock.Time) string {
 		return "SE"
 	case p.stable != nil && *p.stable != g.stable:
 		return "Stable"
+	case max(p.run, 1) != g.run:
+		return "packets of the run"
 	}
 	if r := wire.FindRETH(g.head); p.reth != nil &&
 		(r == nil || *p.reth != [3]uint64{r.VA(), uint64(r.RKey()), uint64(r.Length())}) {

@@ -41,12 +41,15 @@ type script struct {
 	sent     []sentPacket
 	seen     int // packets of sent that were expected
 	attr     ib.QPAttr
+	path     *wire.Path
+	single   wire.Single // of a run that came
 }
 
 // setup is what a test may choose before the engine is made.
 type setup struct {
 	cfg  Config
 	attr ib.QPAttr // as they are after RTS
+	path *wire.Path
 }
 
 const (
@@ -60,7 +63,10 @@ const (
 
 func at(d time.Duration) clock.Time { return clock.Time(d) }
 
-var testPath = &wire.Path{HopLimit: 64, SourcePort: 0xc123}
+var (
+	testPath = &wire.Path{HopLimit: 64, SourcePort: 0xc123}
+	runsPath = &wire.Path{HopLimit: 64, SourcePort: 0xc123, Runs: true}
+)
 
 // newScript makes an engine in RTS: path MTU 1024, first PSN 100 for sending and 500 for receiving, no timer, retry_cnt
 // and rnr_retry 7, four READs at a time, a window of 64 packets.
@@ -82,6 +88,7 @@ func newScript(t testing.TB, choices ...func(*setup)) *script {
 		t.Fatal(err)
 	}
 	c := setup{
+		path: testPath,
 		cfg: Config{
 			QPN:    localQPN,
 			Cap:    ib.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 256},
@@ -99,7 +106,7 @@ func newScript(t testing.TB, choices ...func(*setup)) *script {
 	}
 	s.qp.lkey = s.mr.LKey
 	s.e = New(c.cfg)
-	s.attr = c.attr
+	s.attr, s.path = c.attr, c.path
 	s.modify(ib.StateInit, ib.QPAttrPKeyIndex|ib.QPAttrPort|ib.QPAttrAccessFlags)
 	s.modify(ib.StateRTR, ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|
 		ib.QPAttrMaxDestRDAtomic|ib.QPAttrMinRNRTimer)
@@ -129,6 +136,7 @@ func rnrRetry(n uint8) func(*setup)       { return func(c *setup) { c.attr.RNRRe
 func retryCnt(n uint8) func(*setup)       { return func(c *setup) { c.attr.RetryCnt = n } }
 func maxRDAtomic(n uint8) func(*setup)    { return func(c *setup) { c.attr.MaxRDAtomic = n } }
 func pathMTU(m ib.MTU) func(*setup)       { return func(c *setup) { c.attr.PathMTU = m } }
+func takingRuns(c *setup)                 { c.path = runsPath }
 func windowOf(n int) func(*setup)         { return func(c *setup) { c.cfg.Limits.Window = n } }
 func askEvery(n int) func(*setup)         { return func(c *setup) { c.cfg.Limits.AckEvery = n } }
 func maxMessage(n uint64) func(*setup)    { return func(c *setup) { c.cfg.Limits.MaxMessage = n } }
@@ -137,7 +145,7 @@ func sendQueue(depth uint32) func(*setup) { return func(c *setup) { c.cfg.Cap.Ma
 // modify changes the state, and whatever the test changed in s.attr.
 func (s *script) modify(st ib.QPState, mask ib.QPAttrMask) {
 	s.attr.State = st
-	s.e.Modify(s.now, &s.attr, mask|ib.QPAttrState, testPath)
+	s.e.Modify(s.now, &s.attr, mask|ib.QPAttrState, s.path)
 }
 
 // What a script does.
@@ -258,6 +266,20 @@ func (s *script) deliver(when clock.Time, packets ...packet) {
 	for i := range packets {
 		s.receive(packets[i])
 	}
+}
+
+// take hands a packet to the engine, or a run as a device does: at once, and if it is not taken so, packet by packet.
+func (s *script) take(p *wire.Packet) (taken bool) {
+	if p.Packets() == 1 {
+		s.e.Receive(s.now, p)
+		return true
+	}
+	if _, taken = s.e.ReceiveRun(s.now, p); !taken {
+		for i := range p.Packets() {
+			s.e.Receive(s.now, s.single.Of(p, i))
+		}
+	}
+	return taken
 }
 
 // receive hands a packet to the engine, which gets no chance to send before or after it.
