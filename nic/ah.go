@@ -6,6 +6,7 @@ import (
 
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
 )
 
@@ -15,6 +16,7 @@ type AH struct {
 	ctx    *Context
 	pd     *PD
 	path   *wire.Path
+	rate   uint64 // the static rate, bytes a second; 0 for none
 	handle uint32
 	at     int
 }
@@ -30,9 +32,8 @@ type routes struct {
 	free []uint32
 }
 
-// find returns the way that a handle of a protection domain stands for, nil if there is no such. Requests name handles as
-// they like.
-func (r *routes) find(handle uint32, pd *PD) *wire.Path {
+// find returns the handle of a protection domain with a number, nil if there is no such. Requests name handles as they like.
+func (r *routes) find(handle uint32, pd *PD) *AH {
 	i := uint64(handle) - 1 // of 0 beyond any list
 	if i >= uint64(len(r.list)) {
 		return nil
@@ -41,7 +42,17 @@ func (r *routes) find(handle uint32, pd *PD) *wire.Path {
 	if a == nil || a.pd != pd {
 		return nil
 	}
-	return a.path
+	return a
+}
+
+// datagram returns where a request goes that names a handle, and how fast. A handle has its static rate with each queue pair
+// apart, as the address vector of a connection has.
+func (q *served) datagram(handle uint32) transport.Datagram {
+	a := q.ctx.routes.find(handle, q.pd)
+	if a == nil {
+		return transport.Datagram{}
+	}
+	return transport.Datagram{Path: a.path, Rate: q.congestion.slowed.rate(q.shard.now, a.path.Dest, a.rate)}
 }
 
 // CreateAH makes an address handle (ibv_create_ah). The error wraps EINVAL for an address vector that leads nowhere,
@@ -76,10 +87,13 @@ func (c *Context) createAH(p *PD, attr *ib.AHAttr) (*AH, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !path.Dest.IsMulticast() {
+		capable(path, &c.dev.limits)
+	}
 	if err := c.purse.charge(resAHs, 1); err != nil {
 		return nil, err
 	}
-	a := &AH{ctx: c, pd: p, path: path}
+	a := &AH{ctx: c, pd: p, path: path, rate: ib.StaticRate(attr.StaticRate) / 8}
 	p.refs++
 	c.ahs.add(a)
 	c.shard.do(func(clock.Time) { c.routes.add(a) })

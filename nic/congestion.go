@@ -12,6 +12,8 @@ import (
 // receiver of a marked packet, the notification point, tells its sender by a CNP; the sender, the reaction point, cuts the
 // rate of that queue pair (dcqcn.go). What a peer may be told by ECN it must ask for: packets leave as ECT(0) unless their
 // traffic class says otherwise.
+//
+// A mark on a datagram to a group is counted and not answered: all who hear the group would. So nobody asks for marks there.
 
 const (
 	ecnMask = 3
@@ -33,6 +35,7 @@ type congestion struct {
 	rate   uint64
 	bound  uint64 // by the address vector or RATE_LIMIT, bytes a second; 0 for none
 	dcqcn  dcqcn
+	slowed *slowed // of datagrams, in place of dcqcn
 	// As notification point.
 	path *wire.Path // of CNPs
 	next clock.Time // when another may go
@@ -43,10 +46,25 @@ func (c *congestion) route(p *wire.Path, l *Limits) *wire.Path {
 	cnp := *p
 	cnp.TrafficClass = cnpClass
 	c.path = &cnp
-	if !l.NoDCQCN && p.TrafficClass&ecnMask == 0 {
-		p.TrafficClass |= ecnECT0
-	}
+	capable(p, l)
 	return p
+}
+
+// capable has the packets of a path ask for marks, if there is somebody to heed them. A traffic class that is marked already,
+// copied perhaps from a datagram that was, is that of a packet that asks: marking is for switches.
+func capable(p *wire.Path, l *Limits) {
+	switch ecn := p.TrafficClass & ecnMask; {
+	case ecn == ecnCE, ecn == 0 && !l.NoDCQCN:
+		p.TrafficClass = p.TrafficClass&^ecnMask | ecnECT0
+	}
+}
+
+// reset forgets everything but what belongs to the engine, which has its rate still.
+func (c *congestion) reset() {
+	*c = congestion{engine: c.engine, rate: c.rate, slowed: c.slowed}
+	if c.slowed != nil {
+		c.slowed.n = 0
+	}
 }
 
 // limit sets the rate that the attributes allow, and tells the engine of whatever rate there is now.
@@ -72,34 +90,53 @@ func (c *congestion) pace(now clock.Time) {
 }
 
 // notified is a CNP for q.
-func (s *shard) notified(now clock.Time, q *QP) {
+func (s *shard) notified(now clock.Time, q *QP, p *wire.Packet) {
 	s.cnpsHandled++
-	q.congestion.dcqcn.notify(now, s.dev.limits.LineRate/8)
+	line := s.dev.limits.LineRate / 8
+	if d := q.congestion.slowed; d != nil {
+		d.notify(now, p.Source, line)
+		return
+	}
+	q.congestion.dcqcn.notify(now, line)
 	q.congestion.pace(now)
 }
 
 // marked is a packet for q that was marked on its way. Its sender is told, unless it was a moment ago. When the burst is
 // full it is not: the next marked packet will do.
-func (s *shard) marked(now clock.Time, q *QP) {
+func (s *shard) marked(now clock.Time, q *QP, p *wire.Packet) {
 	s.ecnMarked++
-	c := &q.congestion
-	if s.dev.limits.NoCNP || c.path == nil || c.next.After(now) {
+	if s.dev.limits.NoCNP {
 		return
 	}
+	if q.typ == ib.QPTypeUD {
+		s.markedDatagram(now, q, p)
+		return
+	}
+	c := &q.congestion
+	if c.path == nil || c.next.After(now) {
+		return
+	}
+	if s.sendCNP(q, c.path, q.attr.DestQPN) {
+		c.next = now.Add(cnpSpacing)
+	}
+}
+
+// sendCNP puts a CNP for a queue pair at the other end of path into the burst, and reports whether it had room.
+func (s *shard) sendCNP(q *QP, path *wire.Path, to ib.QPN) bool {
 	f := s.burst.Next()
 	if f == nil {
-		return
+		return false
 	}
-	c.next = now.Add(cnpSpacing)
 	f.SetHeader(wire.CNP)
 	h := f.BTH()
-	h.SetPKey(c.path.Partition())
+	h.SetPKey(path.Partition())
 	h.SetBECN(true)
-	h.SetDestQP(q.attr.DestQPN)
-	f.Path, f.QPN, f.Stable = c.path, q.qpn, true
+	h.SetDestQP(to)
+	f.Path, f.QPN, f.Stable = path, q.qpn, true
 	f.Add(&cnpBody, 0, len(cnpBody.B))
 	s.settled = s.burst.Len()
 	s.cnpsSent++
+	return true
 }
 
 // cnpBody is the reserved bytes of a CNP.

@@ -84,7 +84,8 @@ func TestJudgeDatagrams(t *testing.T) {
 		"to an address of none": {wire.UDSendOnly, testQKey, b.addr, "10.9.9.9", ib.StateRTS, refusedForeign},
 		"RC":                    {wire.RCSendOnly, testQKey, b.addr, a.addr, ib.StateRTS, refusedService},
 		"in INIT":               {wire.UDSendOnly, testQKey, b.addr, a.addr, ib.StateInit, refusedState},
-		"CNP":                   {wire.CNP, testQKey, b.addr, a.addr, ib.StateRTS, refusedState},
+		"CNP":                   {wire.CNP, testQKey, b.addr, a.addr, ib.StateRTS, accepted},
+		"CNP in INIT":           {wire.CNP, testQKey, b.addr, a.addr, ib.StateInit, refusedState},
 	} {
 		var p wire.Packet
 		f := wire.NewBurst(1).Next()
@@ -159,7 +160,7 @@ func TestAddressHandles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for handle, want := range map[uint32]*wire.Path{0: nil, 1: h[0].path, 4: nil, 1<<32 - 1: nil} {
+	for handle, want := range map[uint32]*AH{0: nil, 1: h[0], 4: nil, 1<<32 - 1: nil} {
 		if got := a.ctx.routes.find(handle, a.pd); got != want {
 			t.Errorf("handle %#x leads to %v", handle, got)
 		}

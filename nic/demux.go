@@ -64,13 +64,15 @@ func (s *shard) judge(p *wire.Packet) (*QP, refusal) {
 	if !cnp && p.Opcode.Service() != serviceOf(q.typ) {
 		return nil, refusedService
 	}
-	if cnp && (q.state < ib.StateRTR || q.state > ib.StateSQE || q.path == nil) || !cnp && !q.receives(p.Opcode) {
+	if cnp && !q.heeds() || !cnp && !q.receives(p.Opcode) {
 		return nil, refusedState
 	}
 	if !q.pkey().Matches(bth.PKey()) {
 		return nil, refusedPKey
 	}
 	switch {
+	case q.typ == ib.QPTypeUD && cnp:
+		// It comes from whoever was sent a datagram, and concerns what is sent to him alone.
 	case q.typ == ib.QPTypeUD:
 		// Datagrams come from whoever knows the Q_Key (IBA 10.2.5).
 		if wire.FindDETH(p.Header).QKey() != q.attr.QKey {
@@ -101,6 +103,11 @@ func (q *QP) receives(o wire.Opcode) bool {
 		return o.IsRequest()
 	}
 	return false
+}
+
+// heeds reports whether CNPs are heard in q's state: those in which packets may have left.
+func (q *QP) heeds() bool {
+	return q.state >= ib.StateRTR && q.state <= ib.StateSQE && (q.path != nil || q.typ == ib.QPTypeUD)
 }
 
 func serviceOf(t ib.QPType) wire.Service {

@@ -190,6 +190,9 @@ func (s *shard) arrived(now clock.Time, p *wire.Packet) {
 		s.drops.count(refusedOwnSource)
 		return
 	}
+	if p.TrafficClass&ecnMask == ecnCE {
+		s.ecnMarked++
+	}
 	s.deliver(now, p, nil)
 }
 

@@ -210,7 +210,7 @@ func (s *shard) apply(now clock.Time, q *QP, ch *change) {
 	}
 	q.attr, q.path = ch.attr, ch.path
 	if ch.attr.State == ib.StateReset {
-		q.congestion = congestion{engine: q.congestion.engine, rate: q.congestion.rate}
+		q.congestion.reset()
 	}
 	q.congestion.limit(now, &q.attr)
 	if ch.mask&ib.QPAttrState != 0 && (ch.attr.State != ib.StateSQD || q.state != ib.StateSQD) {

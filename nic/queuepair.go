@@ -46,11 +46,8 @@ func (q *served) FetchSend(r *transport.Request) transport.Fetched {
 	r.SGE, r.Inline.B, r.IsInline = list[:0], data[:0], false
 	r.Length = 0
 	if q.typ == ib.QPTypeUD {
-		r.Datagram = transport.Datagram{
-			Path: q.ctx.routes.find(uint32(w.Operand), q.pd),
-			QPN:  ib.QPN(w.Operand>>32) & ib.QPNMask,
-			QKey: ib.QKey(w.Compare),
-		}
+		r.Datagram = q.datagram(uint32(w.Operand))
+		r.Datagram.QPN, r.Datagram.QKey = ib.QPN(w.Operand>>32)&ib.QPNMask, ib.QKey(w.Compare)
 	}
 	if q.sigAll {
 		r.Flags |= ib.SendSignaled

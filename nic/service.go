@@ -13,6 +13,7 @@ func (d *Device) engineOf(q *QP) transport.Engine {
 	case ib.QPTypeUC:
 		return uc.New(d.unreliable(q))
 	case ib.QPTypeUD:
+		q.congestion.slowed = new(slowed)
 		return ud.New(ud.Config{
 			Common:    d.unreliable(q),
 			ActiveMTU: func() int { return ib.MTUForLink(d.link.Load().MTU).Bytes() },

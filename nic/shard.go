@@ -65,6 +65,7 @@ type shard struct {
 
 	counters    transport.Counters // of queue pairs that are gone
 	drops       drops
+	informed    informed
 	ecnMarked   uint64
 	cnpsSent    uint64
 	cnpsHandled uint64
@@ -201,11 +202,11 @@ func (s *shard) take(now clock.Time, p *wire.Packet) {
 		return
 	}
 	if p.Opcode == wire.CNP {
-		s.notified(now, q)
+		s.notified(now, q, p)
 		return
 	}
 	if p.TrafficClass&ecnMask == ecnCE {
-		s.marked(now, q)
+		s.marked(now, q, p)
 	}
 	s.after(q, s.engineReceive(now, q, p))
 }

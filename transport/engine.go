@@ -128,6 +128,7 @@ type Datagram struct {
 	Path *wire.Path
 	QPN  ib.QPN
 	QKey ib.QKey
+	Rate uint64 // that the path bears, bytes a second; 0 for no limit
 }
 
 // Bind is what a BIND_MW request asks for; Remote and Length of the request are the range, RKey the new key.

@@ -7,6 +7,11 @@ package transport
 // Only requesters ask: they count what they sent, and what they asked for by READs. Responses never wait for the bound, or
 // two devices could wait for each other; and who has nothing outstanding may always send a packet, so that peers that are
 // gone cannot starve others.
+//
+// Unreliable services are not under it: nothing ever tells them that a packet has arrived, so that a count of what is
+// outstanding could only be a guess about time, which is a rate. They keep to rates where those are known: static rates of
+// address vectors and handles, and what CNPs leave of the line's. What they lose beyond that nobody sends again, so there is
+// no collapse to be prevented.
 type InFlight struct {
 	Limit int // bytes; 0 for none
 	used  int

@@ -54,7 +54,8 @@ type Base struct {
 	attr    ib.QPAttr
 	path    *wire.Path
 	pace    transport.Pacer
-	paced   bool // something waits for the pace
+	way     transport.Pacer // of datagrams whose paths have rates
+	paced   bool            // something waits for one of them
 
 	sender
 
@@ -138,7 +139,7 @@ func (b *Base) Expire(now clock.Time) (active bool) {
 		b.due, b.patient = clock.Never, true
 		active = true
 	}
-	if b.paced && b.pace.Open(now) {
+	if b.paced && b.open(now) {
 		b.paced, active = false, true
 	}
 	return active
@@ -147,9 +148,30 @@ func (b *Base) Expire(now clock.Time) (active bool) {
 // Deadline implements transport.Engine.
 func (b *Base) Deadline() clock.Time {
 	if b.paced {
-		return min(b.due, b.pace.Due())
+		return min(b.due, b.opens())
 	}
 	return b.due
+}
+
+// open reports whether the pace of the queue pair, and that of the path of a datagram, allow a packet of the request in hand.
+// Requests leave in the order in which they were posted, so that one that waits holds up those behind it; and since paths
+// with rates share one pacer, each keeps to its own, and together they are no faster than the fastest.
+func (b *Base) open(now clock.Time) bool { return !b.opens().After(now) }
+
+func (b *Base) opens() clock.Time {
+	if b.request.Datagram.Rate == 0 {
+		return b.pace.Due()
+	}
+	return max(b.pace.Due(), b.way.Due())
+}
+
+// counts counts n bytes that were sent.
+func (b *Base) counts(now clock.Time, n int) {
+	b.pace.Sent(now, n)
+	if rate := b.request.Datagram.Rate; rate != 0 {
+		b.way.SetRate(rate)
+		b.way.Sent(now, n)
+	}
 }
 
 // patience is how long a burst that has not left is left alone.

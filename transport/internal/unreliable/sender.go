@@ -77,6 +77,7 @@ func (b *Base) forget() {
 	s.head = s.tail
 	s.begun, s.stopped, s.drained, s.patient = false, false, false, false
 	s.psn, s.due = 0, clock.Never
+	b.way = transport.Pacer{}
 }
 
 // resume is the way from SQE to RTS. What was posted before it is flushed, what is posted after it is sent (IBA 10.3.1).
@@ -128,7 +129,7 @@ func (b *Base) transmitSends(now clock.Time, out *wire.Burst, budget int) (bytes
 		if bytes >= budget || out.Full() {
 			return bytes, true
 		}
-		if b.paced = !b.pace.Open(now); b.paced {
+		if b.paced = !b.open(now); b.paced {
 			return bytes, false
 		}
 		bytes += b.send(now, out)
@@ -243,7 +244,7 @@ func (b *Base) send(now clock.Time, out *wire.Burst) int {
 	b.begun = b.packet < b.packets
 	w.framed, w.end = true, out.End()
 	b.patient = false
-	b.pace.Sent(now, f.Len())
+	b.counts(now, f.Len())
 	return f.Len()
 }
 
