@@ -6,17 +6,16 @@ package abi
 //	  0  u32 sq_posted        application: send requests posted so far, modulo 2^32
 //	 64  u32 rq_posted        application: receives posted so far
 //	128  u32 state            daemon: ib.QPState, for posting
-//	132  u32 sq_done          daemon: send requests done with; gives slots back where the profile reclaims on completion
-//	136  u32 rq_taken         daemon: receives taken so far
-//	192  reserved
+//	192  u32 sq_done          daemon: send requests done with; gives slots back where the profile reclaims on completion
+//	196  u32 rq_taken         daemon: receives taken so far
 //	256  send ring: sq_depth entries of SendStride bytes
 //	...  receive ring: rq_depth entries of RecvStride bytes
 const (
 	offSQPosted = 0
 	offRQPosted = 64
 	offQPState  = 128
-	offSQDone   = 132
-	offRQTaken  = 136
+	offSQDone   = 192
+	offRQTaken  = 196
 
 	QPHeaderSize = 256
 )
@@ -39,13 +38,12 @@ func (l QPLayout) Size() uint64 {
 
 // A completion queue's block: a header of four lines, then the ring.
 //
-//	  0  u32 produced         daemon: entries written so far, modulo 2^32
 //	  4  u32 state            daemon: CQOK, CQOverrun
 //	  8  u32 fired            daemon: sequence of the last arm that fired (for the application; the daemon keeps its own)
 //	 16  u64 moved            daemon: 0, or 1<<32 | index of the first entry that is in the next ring, see below
 //	 64  u32 consumed         application: entries taken so far
 //	128  u64 arm              application: sequence<<2 | kind, see ArmWord
-//	192  reserved
+//	192  u32 produced         daemon: entries written so far, modulo 2^32
 //	256  ring: capacity entries of CQESize bytes
 //
 // RESIZE_CQ names a second block, of the new capacity. The header of the first stays the queue's header; of the second
@@ -59,12 +57,12 @@ func (l QPLayout) Size() uint64 {
 // The indexes, and with them the sequences, go on across a resize. Before a ring is used every sequence in it is set to
 // one that no entry of its first round has.
 const (
-	offCQProduced = 0
 	offCQState    = 4
 	offCQFired    = 8
 	offCQMoved    = 16
 	offCQConsumed = 64
 	offCQArm      = 128
+	offCQProduced = 192
 
 	CQHeaderSize = 256
 	CQRound      = 64 // capacities are multiples of this

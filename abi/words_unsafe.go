@@ -83,7 +83,7 @@ const (
 // Headers hold what their tables say, and nothing overlaps.
 const (
 	_ uint = QPHeaderSize - (offRQTaken + 4)
-	_ uint = CQHeaderSize - (offCQArm + 8)
+	_ uint = CQHeaderSize - (offCQProduced + 4)
 	_ uint = DoorbellSize - (offBellLeaf + MaxQPSlots/8)
 	_ uint = offBellLeaf - (offBellMiddle + 64*8)
 	_ uint = DevicePageSize - (offPageSleeping + MaxShards*CacheLine)

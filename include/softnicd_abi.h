@@ -51,29 +51,27 @@ SOFTNIC_ASSERT(offsetof(struct softnic_sge, lkey) == 12, "softnic_sge.lkey");
  *     0  u32 sq_posted        application: send requests posted so far, modulo 2^32
  *    64  u32 rq_posted        application: receives posted so far
  *   128  u32 state            daemon: ib.QPState, for posting
- *   132  u32 sq_done          daemon: send requests done with; gives slots back where the profile reclaims on completion
- *   136  u32 rq_taken         daemon: receives taken so far
- *   192  reserved
+ *   192  u32 sq_done          daemon: send requests done with; gives slots back where the profile reclaims on completion
+ *   196  u32 rq_taken         daemon: receives taken so far
  *   256  send ring: sq_depth entries of SendStride bytes
  *   ...  receive ring: rq_depth entries of RecvStride bytes
  */
 #define SOFTNIC_OFF_SQ_POSTED 0
 #define SOFTNIC_OFF_RQ_POSTED 64
 #define SOFTNIC_OFF_QP_STATE 128
-#define SOFTNIC_OFF_SQ_DONE 132
-#define SOFTNIC_OFF_RQ_TAKEN 136
+#define SOFTNIC_OFF_SQ_DONE 192
+#define SOFTNIC_OFF_RQ_TAKEN 196
 #define SOFTNIC_QP_HEADER_SIZE 256
 
 /*
  * A completion queue's block: a header of four lines, then the ring.
  *
- *     0  u32 produced         daemon: entries written so far, modulo 2^32
  *     4  u32 state            daemon: CQOK, CQOverrun
  *     8  u32 fired            daemon: sequence of the last arm that fired (for the application; the daemon keeps its own)
  *    16  u64 moved            daemon: 0, or 1<<32 | index of the first entry that is in the next ring, see below
  *    64  u32 consumed         application: entries taken so far
  *   128  u64 arm              application: sequence<<2 | kind, see ArmWord
- *   192  reserved
+ *   192  u32 produced         daemon: entries written so far, modulo 2^32
  *   256  ring: capacity entries of CQESize bytes
  *
  * RESIZE_CQ names a second block, of the new capacity. The header of the first stays the queue's header; of the second
@@ -87,12 +85,12 @@ SOFTNIC_ASSERT(offsetof(struct softnic_sge, lkey) == 12, "softnic_sge.lkey");
  * The indexes, and with them the sequences, go on across a resize. Before a ring is used every sequence in it is set to
  * one that no entry of its first round has.
  */
-#define SOFTNIC_OFF_CQ_PRODUCED 0
 #define SOFTNIC_OFF_CQ_STATE 4
 #define SOFTNIC_OFF_CQ_FIRED 8
 #define SOFTNIC_OFF_CQ_MOVED 16
 #define SOFTNIC_OFF_CQ_CONSUMED 64
 #define SOFTNIC_OFF_CQ_ARM 128
+#define SOFTNIC_OFF_CQ_PRODUCED 192
 #define SOFTNIC_CQ_HEADER_SIZE 256
 #define SOFTNIC_CQ_ROUND 64 /* capacities are multiples of this */
 
