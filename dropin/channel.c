@@ -16,6 +16,8 @@ SN_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c
 			close(got.fd[--got.n]);
 		err = EPROTO;
 	}
+	if (!err)
+		err = sn_make_blocking(got.fd[0]);
 	if (err) {
 		free(ch);
 		errno = err;

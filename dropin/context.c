@@ -49,7 +49,7 @@ static int open_session(struct sn_context *c, struct sn_device *d)
 	c->shards = r.shards;
 	err = check_page(c, got.fd[0]);
 	close(got.fd[0]);
-	return err;
+	return err ? err : sn_make_blocking(sn_public(c)->async_fd);
 }
 
 /* Takes apart what open_session has made. */

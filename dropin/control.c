@@ -1,7 +1,7 @@
 /* The control socket: fixed-layout messages, one request under way at a time, descriptors by SCM_RIGHTS. */
 #include "softnic.h"
 
-#include <poll.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -266,4 +266,11 @@ int sn_destroy(struct sn_context *c, uint16_t op, uint32_t handle)
 	int err = atomic_load(&c->state) == SN_LIVE ? sn_call_handle(c, op, handle) : EIO;
 
 	return atomic_load(&c->state) == SN_LIVE ? err : 0;
+}
+
+int sn_make_blocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? errno : 0;
 }

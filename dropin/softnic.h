@@ -88,6 +88,10 @@ struct sn_fds {
 	int fd[SOFTNIC_CTL_MAX_DESCRIPTORS];
 };
 
+/* Descriptors of events come as the daemon made them. Programs that wait for them by get_cq_event expect to be kept
+ * waiting, unless they set O_NONBLOCK themselves. */
+int sn_make_blocking(int fd);
+
 int sn_conn_open(struct sn_conn *conn);
 void sn_conn_close(struct sn_conn *conn);
 
