@@ -22,6 +22,7 @@ var layers = map[string][]string{
 	"ib":                            {},
 	"clock":                         {},
 	"internal/explore":              {},
+	"internal/nettest":              {},
 	"internal/shm":                  {},
 	"internal/dropin":               {},
 	"trace":                         {"ib", "clock"},
