@@ -11,9 +11,10 @@
 // and a firewall of the host does not stand between. Frames of one path and one length leave as a group that the kernel
 // splits (PACKET_VNET_HDR); groups that arrive whole are split here.
 //
-// Nor does the kernel look up routes and neighbours for it. A goroutine asks netlink, and frames to a destination that is
-// not known yet count as lost: the transport sends them again. On a VLAN interface frames leave by the interface below with
-// the tag in them; what comes in has lost its tag on the way, so it is received on the VLAN interface itself.
+// Nor does the kernel look up routes and neighbours for it. A goroutine asks netlink, and the first frames to a destination
+// wait for the answer; those to one that is not there count as lost. On a VLAN interface frames leave by the interface below with
+// the tag in them; what comes in has lost its tag on the way, so it is received on the VLAN interface itself, where no
+// priority is seen any more. That of frames with a tag for the priority alone (VLAN 0) is the packet's SL.
 //
 // A UDP socket is bound to port 4791 of each address, so that nobody else takes it, and so that the kernel answers no packet
 // with "port unreachable"; it receives nothing.
@@ -24,6 +25,7 @@
 // other.
 //
 // Files: port.go is the port and its addresses, socket.go and filter.go how sockets are made, group.go multicast; send.go the way out,
-// neighbour.go where to, as the data path knows it, and route.go as netlink tells it; recv.go the way in, and header.go what
+// neighbour.go where to, as the data path knows it, route.go as netlink tells it, and hold.go
+// what waits for that; recv.go the way in, and header.go what
 // is in front of a datagram.
 package raw

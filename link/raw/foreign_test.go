@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/link/internal/batch"
 	"github.com/softnic/softnicd/wire"
 	"golang.org/x/sys/unix"
 )
@@ -194,6 +195,48 @@ func TestFragments(t *testing.T) {
 	}
 }
 
+// The priority of a frame is its packet's SL: the kernel has taken the tag off and tells of it; a second one, which it leaves
+// where it is, is read as well, but not if it is that of a VLAN.
+func TestPriority(t *testing.T) {
+	n := newNetwork(t, 0)
+	to := n.raw(t, 1, Config{})
+	var w *wiretap
+	n.at(t, 0, func() error { w = newWiretap(t, n.index[0]); return nil })
+	for _, is6 := range []bool{false, true} {
+		p := path(0, is6)
+		for _, priority := range []uint8{0, 3, 7} {
+			e := wire.Ethernet{Dest: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Tagged: true, Priority: priority}
+			w.send(frameOf(t, p, e, 0x77, fill(100, 1)))
+			if sl := arriveOne(t, to).SL; sl != priority {
+				t.Errorf("priority %d is SL %d", priority, sl)
+			}
+		}
+		w.send(frameOf(t, p, wire.Ethernet{Dest: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}, 0x77, fill(100, 1)))
+		if sl := arriveOne(t, to).SL; sl != 0 {
+			t.Errorf("no tag is SL %d", sl)
+		}
+	}
+	// As a kernel would show it that leaves tags in frames: straight into the port.
+	frame := frameOf(t, path(0, false), wire.Ethernet{Tagged: true, Priority: 6}, 0x77, fill(100, 1))
+	to.open(&batch.Received{Bytes: append(make([]byte, virtioHeader), frame...)})
+	packets := make([]wire.Packet, 1)
+	if to.split(packets) != 1 || packets[0].SL != 6 {
+		t.Errorf("a tag in the frame: SL %d", packets[0].SL)
+	}
+}
+
+// arriveOne waits for a packet.
+func arriveOne(t *testing.T, to *Port) *wire.Packet {
+	t.Helper()
+	packets := make([]wire.Packet, 1)
+	for end := time.Now().Add(time.Second); to.Recv(0, packets) == 0; {
+		if time.Now().After(end) {
+			t.Fatalf("nothing comes: %s", tell(to.Counters()))
+		}
+	}
+	return &packets[0]
+}
+
 // The tag is the one of the VLAN, with the service level for a priority. A receiver takes what has no VLAN, for the kernel
 // shows it the frames of VLANs too. The interface is made up: the kernel of the test may have none for VLANs.
 func TestTag(t *testing.T) {
@@ -216,7 +259,11 @@ func TestTag(t *testing.T) {
 			}
 			got := 0
 			if vlan == 0 {
-				got = len(exchange(t, from, to, out, count))
+				for _, r := range exchange(t, from, to, out, count) {
+					if got++; r.sl != 5 {
+						t.Errorf("a frame with priority 5 has the SL %d", r.sl)
+					}
+				}
 			} else if k, err := from.Send(0, out.Frames()); k != count || err != nil {
 				t.Fatalf("Send took %d of %d frames, %v", k, count, err)
 			}

@@ -92,6 +92,7 @@ type received struct {
 	op       wire.Opcode
 	psn      int
 	tos, ttl uint8
+	sl       uint8
 	payload  []byte
 }
 
@@ -109,7 +110,7 @@ func exchange(t testing.TB, from, to nic.Port, out *wire.Burst, n int) (got []re
 		k := to.Recv(now, packets)
 		for i := range packets[:k] {
 			p := &packets[i]
-			r := received{op: p.Opcode, psn: int(p.PSN()), tos: p.TrafficClass, ttl: p.HopLimit}
+			r := received{op: p.Opcode, psn: int(p.PSN()), tos: p.TrafficClass, ttl: p.HopLimit, sl: p.SL}
 			for _, piece := range p.Payload {
 				r.payload = append(r.payload, piece.Mem.Bytes(piece.Off, piece.Len)...)
 			}
@@ -145,7 +146,7 @@ func messages(t testing.TB, from, to nic.Port, base *wire.Path) {
 			psn := len(want)
 			b := fill(n, uint64(psn))
 			add(t, out, &path, op, psn, stable, b)
-			want = append(want, received{op, psn, marks.tos, marks.wantTTL, b})
+			want = append(want, received{op: op, psn: psn, tos: marks.tos, ttl: marks.wantTTL, payload: b})
 		}
 		frame(wire.RCSendOnly, 0, true)
 		frame(wire.RCWriteFirst, 1024, true)

@@ -16,6 +16,8 @@ type headers struct {
 	ip4 layers.IPv4
 	ip6 layers.IPv6
 	udp layers.UDP
+	// tagged says that there was a tag in the frame, which is rare: the kernel takes it off and tells us beside.
+	tagged bool
 }
 
 const (
@@ -33,7 +35,7 @@ func (h *headers) read(frame []byte, port uint16, d *wire.Datagram) (payload []b
 		return nil, false
 	}
 	typ, rest := h.eth.EthernetType, h.eth.Payload
-	if typ == layers.EthernetTypeDot1Q {
+	if h.tagged = typ == layers.EthernetTypeDot1Q; h.tagged {
 		if h.tag.DecodeFromBytes(rest, nobody) != nil {
 			return nil, false
 		}

@@ -34,6 +34,7 @@ type neighbour struct {
 	hop    atomic.Pointer[hop] // nil while nothing is known
 	asking atomic.Bool         // the resolver has it
 	asked  clock.Time
+	held   int // frames that wait for the hop, see hold
 }
 
 // neighbours is the data path's memory of where flows go; the resolver answers behind its back.
@@ -75,6 +76,9 @@ func (t *neighbours) find(now clock.Time, p *wire.Path) *hop {
 		default:
 			n.asking.Store(false)
 		}
+	}
+	if n.held > 0 {
+		return nil // behind those
 	}
 	return n.hop.Load()
 }

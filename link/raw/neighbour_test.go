@@ -35,8 +35,74 @@ func TestUnresolved(t *testing.T) {
 			t.Errorf("packet %d has PSN %d", i, g.psn)
 		}
 	}
-	if k := from.Counters().SendErrors.Load() - lost; k != 3 {
-		t.Errorf("%d frames lost, want 3", k)
+	// The one to nobody waits until the kernel has given up.
+	for end := time.Now().Add(giveUp + time.Second); ; time.Sleep(5 * time.Millisecond) {
+		from.Recv(0, make([]wire.Packet, 1))
+		if k := from.Counters().SendErrors.Load() - lost; k == 3 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("%d frames lost, want 3", k)
+		}
+	}
+	if len(from.out.held) != 0 {
+		t.Errorf("%d frames wait still", len(from.out.held))
+	}
+}
+
+// The first frames to a neighbour that nobody has spoken to arrive, in their order, and the port's descriptor shows that
+// they can go. What is too much to wait for is lost.
+func TestFirstFrames(t *testing.T) {
+	n := newNetwork(t, 0)
+	for _, is6 := range []bool{false, true} {
+		from, to := n.raw(t, 0, Config{}), n.raw(t, 1, Config{})
+		p := path(0, is6)
+		n.at(t, 0, func() error {
+			list, err := netlink.NeighList(n.index[0], netlink.FAMILY_ALL)
+			for i := range list {
+				_ = netlink.NeighDel(&list[i])
+			}
+			return err
+		})
+		out := wire.NewBurst(maxHeld + 8)
+		for i := range maxHeld + 3 {
+			add(t, out, p, wire.RCSendOnly, i, true, fill(i, 1))
+		}
+		if k, err := from.Send(0, out.Frames()); k != out.Len() || err != nil {
+			t.Fatalf("Send took %d of %d frames, %v", k, out.Len(), err)
+		}
+		if k := len(from.out.held); k == 0 {
+			t.Log("the neighbour was known already")
+		}
+		packets, got := make([]wire.Packet, 8), 0
+		for end := time.Now().Add(2 * time.Second); got < maxHeld; {
+			events := []unix.PollFd{{Fd: int32(from.Descriptor()), Events: unix.POLLIN}}
+			if _, err := unix.Poll(events, 20); err != nil && !errors.Is(err, unix.EINTR) {
+				t.Fatal(err)
+			}
+			if events[0].Revents != 0 {
+				from.Recv(0, make([]wire.Packet, 1))
+			}
+			k := to.Recv(0, packets)
+			for i := range packets[:k] {
+				if int(packets[i].PSN()) != got || packets[i].Len != got {
+					t.Fatalf("packet %d has PSN %d and %d bytes", got, packets[i].PSN(), packets[i].Len)
+				}
+				got++
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d of %d packets came: sender %s; receiver %s", got, maxHeld, tell(from.Counters()), tell(to.Counters()))
+			}
+		}
+		// The descriptor is silent again: a shard that sleeps on it does.
+		from.Recv(0, packets)
+		events := []unix.PollFd{{Fd: int32(from.Descriptor()), Events: unix.POLLIN}}
+		if k, _ := unix.Poll(events, 0); k != 0 && from.Recv(0, packets) == 0 {
+			if k, _ = unix.Poll(events, 0); k != 0 {
+				t.Error("the descriptor stays readable, and nothing comes")
+			}
+		}
+		from.Close()
+		to.Close()
 	}
 }
 

@@ -115,6 +115,12 @@ func (p *Port) findWay() error {
 		return nil
 	}
 	p.resolver = r
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(r.answered)}
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, r.answered, &ev); err != nil {
+		p.resolver = nil
+		r.close(false)
+		return fmt.Errorf("watch for neighbours: %w", err)
+	}
 	p.out.where.own = h
 	p.out.where.ask = r.asks
 	go r.run()

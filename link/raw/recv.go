@@ -24,14 +24,19 @@ type reception struct {
 	rest     []byte
 	segment  int
 	datagram wire.Datagram
+	sl       uint8
 	base     uint16 // identification in the header of the group
 	index    uint16 // of the next segment
 }
 
 // Recv implements nic.Port. What does not fit into packets is kept for the next call.
-func (p *Port) Recv(_ clock.Time, packets []wire.Packet) int {
+func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 	if len(packets) == 0 || p.closed {
 		return 0
+	}
+	if p.resolver != nil && p.resolver.told() {
+		p.out.now = now
+		p.out.release()
 	}
 	n := p.split(packets)
 	// Buffers are received into again only while no packet that refers to them is given out.
@@ -84,6 +89,7 @@ func (in *reception) judge(packet *wire.Packet) wire.Drop {
 		d.ID = in.base
 		drop = wire.Parse(packet, d)
 	}
+	packet.SL = in.sl
 	in.index++
 	return drop
 }
@@ -92,7 +98,7 @@ func (in *reception) judge(packet *wire.Packet) wire.Drop {
 func (p *Port) open(r *batch.Received) {
 	in := &p.in
 	in.rest = nil
-	p.readControl(r)
+	tci := p.readControl(r)
 	if r.Truncated || len(r.Bytes) < virtioHeader {
 		p.counters.Dropped[wire.DropIP].Add(1)
 		return
@@ -115,6 +121,10 @@ func (p *Port) open(r *batch.Received) {
 		p.counters.Dropped[wire.DropTooShort].Add(1)
 		return
 	}
+	if in.headers.tagged {
+		tci = uint16(in.headers.tag.Priority) << 13
+	}
+	in.sl = uint8(tci >> 13)
 	in.rest, in.segment, in.base, in.index = payload, len(payload), in.datagram.ID, 0
 	if virtio[1]&^virtioGSOECN == virtioGSOUDP {
 		if n := int(binary.NativeEndian.Uint16(virtio[4:])); n > 0 {
@@ -123,16 +133,25 @@ func (p *Port) open(r *batch.Received) {
 	}
 }
 
-func (p *Port) readControl(r *batch.Received) {
+// readControl counts what the kernel dropped, and returns the VLAN tag that it took off the frame, 0 if there was none.
+func (p *Port) readControl(r *batch.Received) (tci uint16) {
 	b := r.Control
 	for {
 		level, typ, data, rest, ok := batch.NextControl(b)
 		if !ok {
-			return
+			return tci
 		}
 		b = rest
-		if level == unix.SOL_SOCKET && typ == unix.SO_RXQ_OVFL {
+		switch {
+		case level == unix.SOL_SOCKET && typ == unix.SO_RXQ_OVFL:
 			r.Socket.CountDrops(&p.counters, data)
+		case level == unix.SOL_PACKET && typ == unix.PACKET_AUXDATA && len(data) >= sizeofAuxdata:
+			// struct tpacket_auxdata (linux/if_packet.h): status 0, vlan_tci 16.
+			if binary.NativeEndian.Uint32(data)&unix.TP_STATUS_VLAN_VALID != 0 {
+				tci = binary.NativeEndian.Uint16(data[16:])
+			}
 		}
 	}
 }
+
+const sizeofAuxdata = 20

@@ -32,6 +32,9 @@ type resolver struct {
 	asks    chan *neighbour
 	done    chan struct{}
 	waiting []*question
+	// An answer where there was none makes the event readable, and then sets the mark.
+	answered int
+	mark     atomic.Bool
 }
 
 type question struct {
@@ -48,6 +51,10 @@ func newResolver(ifindex int) (*resolver, error) {
 	}
 	_ = h.SetSocketTimeout(time.Second)
 	r := &resolver{netlink: h, asks: make(chan *neighbour, maxAsking), done: make(chan struct{})}
+	if r.answered, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		h.Close()
+		return nil, fmt.Errorf("routes and neighbours: %w", err)
+	}
 	r.ifindex.Store(int64(ifindex))
 	r.v4, r.v6 = provoker(true), provoker(false)
 	return r, nil
@@ -77,7 +84,7 @@ func (r *resolver) close(started bool) {
 		<-r.done
 	}
 	r.netlink.Close()
-	for _, fd := range []int{r.v4, r.v6} {
+	for _, fd := range []int{r.v4, r.v6, r.answered} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -120,10 +127,27 @@ func (r *resolver) try(q *question) (done bool) {
 		q.next, q.delay = now.Add(q.delay), min(2*q.delay, lastRetry)
 		return false
 	}
-	if old := q.n.hop.Load(); old == nil || h == nil || *old != *h {
+	old := q.n.hop.Load()
+	if old == nil || h == nil || *old != *h {
 		q.n.hop.Store(h)
 	}
 	q.n.asking.Store(false)
+	if old == nil {
+		one := [8]byte{1, 7: 1} // either byte order
+		_, _ = unix.Write(r.answered, one[:])
+		r.mark.Store(true)
+	}
+	return true
+}
+
+// told reports whether there were answers since it was last called.
+func (r *resolver) told() bool {
+	if !r.mark.Load() || !r.mark.Swap(false) {
+		return false
+	}
+	// Readable again before the mark is set again: nothing is left over for good.
+	var count [8]byte
+	_, _ = unix.Read(r.answered, count[:])
 	return true
 }
 

@@ -35,6 +35,7 @@ type transmission struct {
 	// The group being made.
 	path *wire.Path
 	hop  *hop
+	held []heldFrame // until it is known where they go
 }
 
 func (t *transmission) init(cfg *Config, c *nic.PortCounters) {
@@ -57,8 +58,14 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 		staged, fault := t.prepare(frames[sent:])
 		if staged == 0 && fault == nil {
 			f := &frames[sent]
-			t.Lose(now, f.Path, 1, t.refusal(f))
-			sent++
+			t.release()
+			// The resolver may have found the way since it was looked at; then the frame is not refused any more.
+			if why := t.refusal(f); why == unix.EHOSTUNREACH && t.hold(f) {
+				sent++
+			} else if why != 0 {
+				t.Lose(now, f.Path, 1, why)
+				sent++
+			}
 			continue
 		}
 		done, err := t.Flush(now, t.fd, frames[sent:sent+staged], t)
@@ -122,12 +129,27 @@ func (t *transmission) Path(f *wire.Frame) (path *wire.Path, headers int) {
 // nowhere is a hop that the kernel refuses: there is no interface 0.
 var nowhere hop
 
-// Address implements batch.Addresser, for frames along the path that Path was asked for last. The identification of the
-// first segment is 0, and the kernel counts from there.
+// Address implements batch.Addresser, for frames along the path that Path was asked for last.
 func (t *transmission) Address(k int, headers []byte, v []batch.Iovec, segments, size, bytes int) {
-	p, e := t.path, t.hop.ethernet
+	frame := t.put(headers, t.path, t.hop, segments, size, bytes)
+
+	// struct sockaddr_ll: family, protocol, interface; the rest is not asked for when the frame has its header.
+	name := t.names[k*unix.SizeofSockaddrLinklayer:][:unix.SizeofSockaddrLinklayer]
+	binary.NativeEndian.PutUint16(name, unix.AF_PACKET)
+	copy(name[2:4], frame[offType:])
+	binary.NativeEndian.PutUint32(name[4:], uint32(t.hop.ifindex))
+	m := &t.Messages[k]
+	m.SetName(name)
+	m.SetIovecs(v)
+}
+
+// put writes what is in front of a datagram, or of a group of segments of some size, bytes in all, and returns it without
+// the virtio_net_hdr. The identification of the first segment is 0, and the kernel counts from there.
+func (t *transmission) put(headers []byte, p *wire.Path, h *hop, segments, size, bytes int) (frame []byte) {
+	e := h.ethernet
 	e.Priority = p.SL & 7
-	virtio, frame := headers[:virtioHeader], headers[virtioHeader:]
+	virtio := headers[:virtioHeader]
+	frame = headers[virtioHeader:]
 	t.framer.Put(frame, &e, p, t.port, 0, bytes)
 	clear(virtio)
 	v4 := isIPv4(&p.Dest)
@@ -144,15 +166,7 @@ func (t *transmission) Address(k int, headers []byte, v []batch.Iovec, segments,
 		binary.NativeEndian.PutUint16(virtio[2:], uint16(len(frame)))
 		binary.NativeEndian.PutUint16(virtio[4:], uint16(size))
 	}
-
-	// struct sockaddr_ll: family, protocol, interface; the rest is not asked for when the frame has its header.
-	name := t.names[k*unix.SizeofSockaddrLinklayer:][:unix.SizeofSockaddrLinklayer]
-	binary.NativeEndian.PutUint16(name, unix.AF_PACKET)
-	copy(name[2:4], frame[offType:])
-	binary.NativeEndian.PutUint32(name[4:], uint32(t.hop.ifindex))
-	m := &t.Messages[k]
-	m.SetName(name)
-	m.SetIovecs(v)
+	return frame
 }
 
 // isIPv4 is GID.Is4 without the detour by net/netip.

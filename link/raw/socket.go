@@ -36,6 +36,8 @@ func listen(ifindex int, program []bpf.Instruction, buffer int) (*batch.Socket, 
 	}
 	batch.SetBuffers(fd, buffer, 0)
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
+	// The tag that the kernel takes off, for the priority in it.
+	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
 	// Linux before 4.20 has not got this; then the filter refuses them, which costs more.
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	if err = attach(fd, program); err == nil {
