@@ -12,12 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	os.Exit(nettest.Run(m, func(m *testing.M) int {
+		goleak.VerifyTestMain(m)
+		return 0
+	}))
+}
 
 // inNamespace runs f in a network namespace of its own, where only lo is. Without the right to make one it skips.
 func inNamespace(t *testing.T, f func()) {

@@ -4,5 +4,6 @@
 //
 //	go test ./test/hosts -run TestServices/RC
 //
-// Namespaces need root, or a user namespace (unshare -Urn); without either the tests are skipped.
+// Namespaces need root. Who is not root gets a user namespace, as of unshare -Urn; where that is forbidden the tests are
+// skipped.
 package hosts

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/softnic/softnicd/internal/nettest"
 )
 
 // softnicd is the program under test.
@@ -14,7 +16,7 @@ var softnicd string
 // testLink is what the daemons stand on, if it is not the default: raw needs CAP_NET_RAW, which root in a namespace has.
 var testLink = os.Getenv("SOFTNIC_TEST_LINK")
 
-func TestMain(m *testing.M) { os.Exit(build(m)) }
+func TestMain(m *testing.M) { os.Exit(nettest.Run(m, build)) }
 
 func build(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "softnicd-hosts-")
