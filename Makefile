@@ -71,10 +71,15 @@ mutants:
 mutants-page:
 	$(GO) run ./test/mutants -both -o docs/mutants.md
 
-# The tests of package verbs over each link, and several hosts over raw, which needs CAP_NET_RAW.
+# Everything that takes a link over each: the tests of package verbs over memory of one device, UDP and packet sockets, on
+# loopback addresses, at ::1 and across a cable between namespaces in both families; several hosts; the demo. No root is
+# needed where user namespaces are allowed. `make test` has the tests that say what a service does over each of them.
+LINKS := local udp raw udp6 raw6 udp-veth4 raw-veth4 udp-veth6 raw-veth6
 links:
-	for link in udp raw local; do SOFTNIC_TEST_LINK=$$link $(GO) test -short -count=1 ./verbs || exit 1; done
-	SOFTNIC_TEST_LINK=raw $(GO) test -count=1 ./test/hosts
+	for link in $(LINKS); do echo "verbs over $$link"; SOFTNIC_TEST_LINK=$$link $(GO) test -short -count=1 ./verbs || exit 1; done
+	for link in udp raw; do echo "hosts over $$link"; SOFTNIC_TEST_LINK=$$link $(GO) test -count=1 ./test/hosts || exit 1; done
+	$(GO) test -count=1 ./link/...
+	$(GO) test -count=1 -run 'TestDemo|TestRaw|TestForeign|TestDatagram' ./test/e2e
 
 # What softnicd does beside what the machine does without it; docs/performance.md explains the table.
 bench:

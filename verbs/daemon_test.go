@@ -18,6 +18,7 @@ import (
 
 	"github.com/softnic/softnicd/control"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/link/local"
 	"github.com/softnic/softnicd/nic"
 	"github.com/softnic/softnicd/verbs"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 	case "xrc":
 		runXRC(path)
 	default:
+		if testLink != "" {
+			os.Exit(nettest.Run(m, runOnLink))
+		}
 		os.Exit(m.Run())
 	}
 }

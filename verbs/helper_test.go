@@ -61,6 +61,9 @@ func newPair(t testing.TB) (a, b *side) {
 
 func openDevice(t testing.TB, o embedded.Options) *verbs.Context {
 	t.Helper()
+	if o.Wrap != nil {
+		faulty(t)
+	}
 	d := must(newDevice(o))
 	ctx := must(d.Open())
 	t.Cleanup(func() {

@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/link/local"
 	"github.com/softnic/softnicd/link/raw"
 	"github.com/softnic/softnicd/link/udp"
@@ -18,81 +20,159 @@ import (
 	"github.com/softnic/softnicd/verbs/embedded"
 )
 
-// testLink is what the devices of these tests stand on: udp or raw, on loopback addresses; local, where the devices of one
-// network are one device; or, if nothing is said, the network in memory.
+// testLink is what the devices of these tests stand on; if nothing is said, the network in memory.
+//
+//	local      one device, which reaches itself
+//	udp, raw   each device has a loopback address of its own
+//	udp6, raw6 one device at ::1, which reaches itself by its sockets
+//	udp-veth4  devices by turns at the two ends of a cable between namespaces; so raw-veth4, udp-veth6, raw-veth6
 var testLink = os.Getenv("SOFTNIC_TEST_LINK")
 
-// contract is the tests that say what a service does, whatever carries it.
-var contract = []string{
-	"Operations", "Statuses", "CompletionMeans", "Order", "WindowOfType.", "AtomicWriteAndFlush", "AccessFlags",
-	"Rereg", "SRQ", "SRQLimits", "Flush", "Drain", "SQD", "PostList", "UCOperations", "UCLosesSilently", "UDConversation",
-	"UDMismatches", "XRC", "XRCRefuses",
-}
+// links are all values of testLink but none.
+var links = []string{"local", "udp", "raw", "udp6", "raw6", "udp-veth4", "raw-veth4", "udp-veth6", "raw-veth6"}
 
-// TestLinks runs the contract again over each link. `make links` runs all tests of this package so.
+// contract is the tests that say what a service does, whatever carries it, and brief one of each service.
+var (
+	contract = []string{
+		"Operations", "Statuses", "CompletionMeans", "Order", "WindowOfType.", "AtomicWriteAndFlush", "AccessFlags",
+		"Rereg", "SRQ", "SRQLimits", "Flush", "Drain", "SQD", "PostList", "UCOperations", "UCLosesSilently",
+		"UDConversation", "UDMismatches", "SendQueueError", "AHMistakes", "Multicast", "XRC", "XRCRefuses",
+		"EventCommEst", "EventQPAccessErr", "EventLastWQEReached", "RDAtomicLimits",
+	}
+	brief = []string{"Operations", "SRQ", "UCOperations", "UDConversation", "Multicast", "XRC"}
+)
+
+// TestLinks runs the contract again over each link, of which -short is content with less. `make links` runs all tests of
+// this package so.
 func TestLinks(t *testing.T) {
 	if testLink != "" {
 		t.Skip("this is such a run")
 	}
+	tests := contract
 	if testing.Short() {
-		t.Skip("three more runs")
+		tests = brief
 	}
-	tests := "^Test(" + strings.Join(contract, "|") + ")$"
-	for _, link := range []string{"udp", "raw", "local"} {
+	for _, link := range links {
 		t.Run(link, func(t *testing.T) {
-			if link == "raw" {
-				needRaw(t)
-			}
-			c := exec.Command(os.Args[0], "-test.run", tests, "-test.short", "-test.timeout", "60s")
+			t.Parallel() // packet sockets take their time to close
+			c := exec.Command("/proc/self/exe", "-test.run", "^Test("+strings.Join(tests, "|")+")$", "-test.short", "-test.timeout", "60s")
 			c.Env = append(os.Environ(), "SOFTNIC_TEST_LINK="+link)
-			if out, err := c.CombinedOutput(); err != nil {
+			out, err := c.CombinedOutput()
+			if c.ProcessState != nil && c.ProcessState.ExitCode() == cannot {
+				t.Skip(string(out))
+			}
+			if err != nil {
 				t.Errorf("%v\n%s\nrepeat: SOFTNIC_TEST_LINK=%s go test ./verbs", err, out, link)
 			}
 		})
 	}
 }
 
-// needRaw skips a test for want of CAP_NET_RAW.
-func needRaw(t testing.TB) {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Skip("no packet socket: ", err)
+// cannot is the exit code of a run whose link needs a right that it has not got.
+const cannot = 3
+
+// runOnLink runs the tests over testLink, where that can be had.
+func runOnLink(m *testing.M) int {
+	if err := prepareLink(); err != nil {
+		fmt.Println(testLink, "cannot be had here:", err)
+		return cannot
 	}
-	syscall.Close(fd)
+	return m.Run()
 }
 
 // newDevice makes a device on the link that is tested.
 func newDevice(o embedded.Options) (*embedded.Device, error) {
-	switch testLink {
-	case "udp", "raw":
-		return onSockets(o)
-	case "local":
+	switch {
+	case testLink == "":
+		return embedded.New(o)
+	case alone():
 		return shared.device(o)
 	}
-	return embedded.New(o)
+	return onSockets(o)
+}
+
+// alone says that the devices of a network are one device.
+func alone() bool {
+	return testLink == "local" || strings.HasSuffix(testLink, "6") && !strings.Contains(testLink, "-")
 }
 
 // apart skips a test that wants the devices of a network apart.
 func apart(t testing.TB) {
 	t.Helper()
-	if testLink == "local" {
+	if alone() {
 		t.Skip("there is one device")
 	}
 }
 
-// made numbers the loopback addresses; no other process is likely to use them.
+// faulty skips a test that wants faults between two devices, where none can be. Two that do not share one have a network in
+// memory in a run of local.
+func faulty(t testing.TB) {
+	t.Helper()
+	if alone() && testLink != "local" {
+		t.Skip("there is one device")
+	}
+}
+
+// ends are those of the cable, if the link has one.
+var ends [2]nettest.End
+
+// prepareLink finds out whether there can be sockets for testLink, and lays the cable.
+func prepareLink() (err error) {
+	if strings.HasPrefix(testLink, "raw") {
+		fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("packet socket: %w", err)
+		}
+		syscall.Close(fd)
+	}
+	if strings.Contains(testLink, "-veth") {
+		ends, err = nettest.Cable(9000)
+	}
+	return err
+}
+
+// made numbers the devices.
 var made atomic.Uint32
 
+// onSockets makes a device with an address of its own: in 127.0.0.0/8 one that no other process is likely to use, at the
+// end of a cable another one, and of ::1 another port.
 func onSockets(o embedded.Options) (*embedded.Device, error) {
 	n := made.Add(1)
-	o.Addr = netip.AddrFrom4([4]byte{127, byte(192 + os.Getpid()%32), byte(os.Getpid()/32%64*4) + byte(n>>8), byte(n)})
-	var port nic.Port
+	at, index, udpPort := -1, 1, uint16(0)
+	kind, cable, _ := strings.Cut(testLink, "-")
+	switch {
+	case cable != "":
+		end := &ends[n%2]
+		at, index = end.Namespace, end.Index
+		bits := 16
+		if o.Addr = netip.AddrFrom4([4]byte{10, 9, byte(n >> 8), byte(n)}); cable == "veth6" {
+			o.Addr, bits = netip.MustParseAddr(fmt.Sprintf("fd09::%x", n)), 64
+		}
+		if err := end.AddAddress(fmt.Sprintf("%s/%d", o.Addr, bits)); err != nil {
+			return nil, err
+		}
+	case strings.HasSuffix(kind, "6"):
+		o.Addr, udpPort = netip.IPv6Loopback(), uint16(20000+os.Getpid()%1000*20+int(n)%20)
+	default:
+		o.Addr = netip.AddrFrom4([4]byte{127, byte(192 + os.Getpid()%32), byte(os.Getpid()/32%64*4) + byte(n>>8), byte(n)})
+	}
+	var port interface {
+		nic.Port
+		nic.Grouper
+	}
+	open := func() (err error) {
+		if strings.HasPrefix(kind, "raw") {
+			port, err = raw.Open(raw.Config{Addrs: []netip.Addr{o.Addr}, Interface: index, Port: udpPort})
+		} else {
+			port, err = udp.Open(udp.Config{Addrs: []netip.Addr{o.Addr}, Interface: index, Port: udpPort})
+		}
+		return err
+	}
 	var err error
-	if testLink == "raw" {
-		port, err = raw.Open(raw.Config{Addrs: []netip.Addr{o.Addr}, Interface: 1})
+	if at < 0 {
+		err = open()
 	} else {
-		port, err = udp.Open(udp.Config{Addrs: []netip.Addr{o.Addr}})
+		err = nettest.Inside(at, open)
 	}
 	if err != nil {
 		return nil, err
@@ -101,14 +181,33 @@ func onSockets(o embedded.Options) (*embedded.Device, error) {
 	wrap := o.Wrap
 	o.Wrap = func(inMemory nic.Port) nic.Port {
 		inMemory.Close()
-		p := local.Mux(local.New(1024), port, func(g ib.GID) bool { return g == own })
+		// What the device says to itself takes the short way, unless there is nothing else.
+		p := local.Mux(local.New(1024), port, func(g ib.GID) bool { return g == own && !alone() })
 		if wrap != nil {
 			p = wrap(p)
 		}
-		return p
+		return struct {
+			nic.Port
+			nic.Grouper
+		}{p, groupsAt{at, port}}
 	}
 	return embedded.New(o)
 }
+
+// groupsAt joins groups in a namespace: the port makes sockets for that.
+type groupsAt struct {
+	namespace int
+	port      nic.Grouper
+}
+
+func (g groupsAt) Join(group ib.GID) error {
+	if g.namespace < 0 {
+		return g.port.Join(group)
+	}
+	return nettest.Inside(g.namespace, func() error { return g.port.Join(group) })
+}
+
+func (g groupsAt) Leave(group ib.GID) { g.port.Leave(group) }
 
 // oneDevice remembers the device of each network.
 type oneDevice struct {
@@ -121,11 +220,18 @@ var shared = oneDevice{made: map[*embedded.Network]*embedded.Device{}}
 func (s *oneDevice) device(o embedded.Options) (*embedded.Device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d := s.made[o.Network]; d != nil && o.Network != nil && o.Wrap == nil {
+	keep := o.Network != nil && o.Wrap == nil
+	if d := s.made[o.Network]; d != nil && keep {
 		return d, nil
 	}
-	d, err := embedded.New(o)
-	if o.Network != nil && o.Wrap == nil {
+	var d *embedded.Device
+	var err error
+	if testLink == "local" {
+		d, err = embedded.New(o)
+	} else {
+		d, err = onSockets(o)
+	}
+	if keep {
 		s.made[o.Network] = d
 	}
 	return d, err

@@ -38,6 +38,10 @@ func TestMulticast(t *testing.T) {
 	group := ib.GIDFromAddr(netip.MustParseAddr("239.7.8.9"))
 	older := group
 	older[0], older[1] = 0xff, 0x0e
+	if !a.end.GID.Is4() {
+		group = ib.GIDFromAddr(netip.MustParseAddr("ff15::7:8:9"))
+		older = group
+	}
 	check(t, a.qp.AttachMcast(group))
 	check(t, b.qp.AttachMcast(older))
 	check(t, b.qp.AttachMcast(group))

@@ -280,6 +280,7 @@ func newUnconnectedPair(t testing.TB, wrap func(nic.Port) nic.Port) (a, b *side)
 // newFaultyPair connects two devices; what the first sends and receives passes a plan, which set replaces.
 func newFaultyPair(t testing.TB, plan fault.Plan) (a, b *side, set func(fault.Plan)) {
 	t.Helper()
+	faulty(t)
 	var net embedded.Network
 	var port *fault.Port
 	d := must(newDevice(embedded.Options{Network: &net, Limits: quick, Wrap: func(p nic.Port) nic.Port {

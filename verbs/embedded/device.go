@@ -33,7 +33,8 @@ type Options struct {
 	ReclaimOnCompletion bool
 	Trace               *trace.Ring  // takes the engines' decisions
 	Log                 *slog.Logger // nil: nothing is logged
-	// Wrap, if set, puts something between the device and the network: faults, a capture.
+	// Wrap, if set, puts something between the device and the network: faults, a capture. If what it returns is a
+	// nic.Grouper, that joins multicast groups, and not the network.
 	Wrap func(nic.Port) nic.Port
 }
 
@@ -67,8 +68,12 @@ func New(o Options) (*Device, error) {
 	var self atomic.Pointer[nic.Device]
 	isLocal := func(g ib.GID) bool { d := self.Load(); return d != nil && d.IsLocal(g) }
 	var p nic.Port = local.Mux(local.New(localFrames), port, isLocal)
+	var groups nic.Grouper = port
 	if o.Wrap != nil {
 		p = o.Wrap(p)
+		if g, ok := p.(nic.Grouper); ok {
+			groups = g
+		}
 	}
 	profile := nic.Softnic()
 	if o.Profile != nil {
@@ -78,7 +83,7 @@ func New(o Options) (*Device, error) {
 	profile.GIDs.DefaultFirst = false
 	d := &Device{page: control.NewPrivatePage()}
 	d.nic, err = nic.New(nic.Config{
-		Name: o.Name, Port: p, Groups: port, Profile: &profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
+		Name: o.Name, Port: p, Groups: groups, Profile: &profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
 		Link: nic.Link{
 			Name: o.Name, Index: n + 1, MTU: o.MTU, Up: true,
 			MAC:   net.HardwareAddr{2, 0, 0, 0, byte(n >> 8), byte(n)},
