@@ -2,9 +2,9 @@ package nic
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 
-	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
@@ -26,19 +26,22 @@ func (a *AH) place() *int { return &a.at }
 // Handle returns the number by which send requests name the handle. It is the context's own, and never 0.
 func (a *AH) Handle() uint32 { return a.handle }
 
-// routes are the address handles of a context as the shard sees them, by handle - 1.
+// routes are the address handles of a context, by handle - 1. Control calls change them, with the context's lock held;
+// shards find.
 type routes struct {
-	list []*AH
+	list atomic.Pointer[[]atomic.Pointer[AH]] // of a length that is a power of two
+	next uint32                               // the first that was never given
 	free []uint32
 }
 
 // find returns the handle of a protection domain with a number, nil if there is no such. Requests name handles as they like.
 func (r *routes) find(handle uint32, pd *PD) *AH {
 	i := uint64(handle) - 1 // of 0 beyond any list
-	if i >= uint64(len(r.list)) {
+	list := r.list.Load()
+	if list == nil || i >= uint64(len(*list)) {
 		return nil
 	}
-	a := r.list[i]
+	a := (*list)[i].Load()
 	if a == nil || a.pd != pd {
 		return nil
 	}
@@ -96,7 +99,7 @@ func (c *Context) createAH(p *PD, attr *ib.AHAttr) (*AH, error) {
 	a := &AH{ctx: c, pd: p, path: path, rate: ib.StaticRate(attr.StaticRate) / 8}
 	p.refs++
 	c.ahs.add(a)
-	c.shard.do(func(clock.Time) { c.routes.add(a) })
+	c.routes.add(a)
 	return a, nil
 }
 
@@ -105,19 +108,36 @@ func (r *routes) add(a *AH) {
 	if n := len(r.free); n > 0 {
 		a.handle = r.free[n-1]
 		r.free = r.free[:n-1]
-		r.list[a.handle-1] = a
 	} else {
-		r.list = append(r.list, a)
-		a.handle = uint32(len(r.list))
+		r.next++
+		a.handle = r.next
 	}
 	if a.path.FlowLabel == 0 {
 		// Without a flow label there is nothing to spread by; the handle serves, so that networks see several flows.
 		a.path.SourcePort = ib.FlowLabelUDPPort(a.handle, 0, 0)
 	}
+	(*r.reserve(a.handle))[a.handle-1].Store(a)
+}
+
+// reserve makes the list long enough for a handle.
+func (r *routes) reserve(handle uint32) *[]atomic.Pointer[AH] {
+	old := r.list.Load()
+	if old != nil && int(handle) <= len(*old) {
+		return old
+	}
+	next := make([]atomic.Pointer[AH], 16)
+	if old != nil {
+		next = make([]atomic.Pointer[AH], 2*len(*old))
+		for i := range *old {
+			next[i].Store((*old)[i].Load())
+		}
+	}
+	r.list.Store(&next)
+	return &next
 }
 
 func (r *routes) remove(a *AH) {
-	r.list[a.handle-1] = nil
+	(*r.list.Load())[a.handle-1].Store(nil)
 	r.free = append(r.free, a.handle)
 }
 
@@ -128,7 +148,7 @@ func (c *Context) DestroyAH(a *AH) error {
 	if a == nil || a.ctx != c || a.at < 0 {
 		return fmt.Errorf("destroy ah: no such address handle in this context: %w", syscall.EINVAL)
 	}
-	c.shard.do(func(clock.Time) { c.routes.remove(a) })
+	c.routes.remove(a)
 	c.forgetAH(a)
 	return nil
 }

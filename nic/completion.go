@@ -2,9 +2,11 @@ package nic
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/cq"
 	"github.com/softnic/softnicd/ib"
 )
@@ -30,9 +32,8 @@ type CQ struct {
 	// shared are the shared receive queues whose receives may complete here, and for how many queue pairs.
 	shared map[*SRQ]int
 
-	// The shard's own.
-	overrun bool // died, and its queue pairs have not heard yet
-	held    bool // in the shard's list of queues that hold an event back
+	overrun atomic.Bool           // died, and a shard has noticed
+	held    atomic.Pointer[shard] // whose list of queues that hold an event back it is in; nil for none
 }
 
 func (q *CQ) place() *int { return &q.at }
@@ -81,12 +82,11 @@ func (c *Context) createCQ(cfg CQConfig) (*CQ, error) {
 	var err error
 	if fault := guarded(func() {
 		q.queue, err = cq.New(cq.Config{
-			Block:     cfg.Block,
-			Capacity:  capacity,
-			Notifier:  cfg.Notifier,
-			Cookie:    cfg.Cookie,
-			Handle:    cfg.Handle,
-			OnOverrun: func(*cq.Queue) { c.shard.noteOverrun(q) },
+			Block:    cfg.Block,
+			Capacity: capacity,
+			Notifier: cfg.Notifier,
+			Cookie:   cfg.Cookie,
+			Handle:   cfg.Handle,
 		})
 	}); fault != nil {
 		err = fault
@@ -132,7 +132,7 @@ func (c *Context) DestroyCQ(q *CQ) error {
 	if q.refs > 0 {
 		return fmt.Errorf("destroy cq: %d queues complete into it: %w", q.refs, syscall.EBUSY)
 	}
-	c.shard.do(c.shard.forgetHeld(q))
+	c.dev.everywhere(func(s *shard, _ clock.Time) { s.dropHeld(q) })
 	c.forgetCQ(q)
 	return nil
 }
@@ -153,8 +153,7 @@ func (c *Context) ownsCQ(q *CQ) error {
 // noteOverrun remembers a queue that died. It is called in the middle of an engine's call, so the queue pairs hear of it
 // when that call is over.
 func (s *shard) noteOverrun(q *CQ) {
-	if !q.overrun {
-		q.overrun = true
+	if !q.overrun.Swap(true) {
 		s.overruns = append(s.overruns, q)
 	}
 }
@@ -165,29 +164,35 @@ func (s *shard) settleOverruns() {
 	for len(s.overruns) > 0 {
 		q := s.overruns[0]
 		s.overruns = s.overruns[:copy(s.overruns, s.overruns[1:])]
-		c := q.ctx
-		c.event(ib.EventCQErr, q.cfg.Handle, q.cfg.Cookie)
-		for _, qp := range c.slots {
-			if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) {
-				s.fail(qp, ib.EventQPFatal)
-			}
+		q.ctx.event(ib.EventCQErr, q.cfg.Handle, q.cfg.Cookie)
+		s.failUsers(q)
+		s.others(func(o *shard, _ clock.Time) { o.failUsers(q) })
+	}
+}
+
+// failUsers takes the queue pairs of the shard that complete into a dead queue to the error state.
+func (s *shard) failUsers(q *CQ) {
+	for _, qp := range q.ctx.parts[s.index].slots {
+		if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) {
+			s.fail(qp, ib.EventQPFatal)
 		}
 	}
 }
 
-// noteHeld enters a queue that holds an event back.
+// noteHeld enters a queue that holds an event back, unless a shard has done that.
 func (s *shard) noteHeld(q *CQ) {
-	if !q.held {
-		q.held = true
+	if q.held.Load() == nil && q.held.CompareAndSwap(nil, s) {
 		s.held = append(s.held, q)
 	}
 }
 
+// dropHeld takes a queue out of the list. Another shard may hold an event back again meanwhile, and believe that the queue
+// is in the list: who drops it looks once more.
 func (s *shard) dropHeld(q *CQ) {
-	if !q.held {
+	if q.held.Load() != s {
 		return
 	}
-	q.held = false
+	q.held.Store(nil)
 	for i := range s.held {
 		if s.held[i] == q {
 			s.held = append(s.held[:i], s.held[i+1:]...)

@@ -64,7 +64,7 @@ func TestCompletionEvents(t *testing.T) {
 	if len(ch.events) != 1 {
 		t.Errorf("%d events when the period is over", len(ch.events))
 	}
-	if len(a.dev.shard.held) != 0 {
+	if len(a.dev.shards[0].held) != 0 {
 		t.Error("the shard still holds an event")
 	}
 	if err := a.ctx.ModerateCQ(q, 65536, 0); errno(err) != syscall.EINVAL {
@@ -76,7 +76,7 @@ func TestCompletionEvents(t *testing.T) {
 	a.dev.Step(w.now)
 	b.dev.Step(w.now)
 	a.dev.Step(w.now)
-	if len(a.dev.shard.held) != 1 {
+	if len(a.dev.shards[0].held) != 1 {
 		t.Fatal("no event is held")
 	}
 	if err := a.ctx.DestroyQP(x.qp); err != nil {

@@ -88,10 +88,9 @@ func (s *shard) fell(now clock.Time, q *QP, r any) {
 		s.kill(c, fmt.Sprintf("the memory it shares is gone at %#x", addr))
 		return
 	}
-	c.panics++
 	s.dev.log.Error("internal error: panic in the handling of a queue pair", "qpn", q.qpn, "state", q.state,
 		"panic", r, "stack", string(debug.Stack()))
-	if c.panics > 1 {
+	if c.panics.Add(1) > 1 {
 		s.abandon(now, c)
 		return
 	}
@@ -106,11 +105,17 @@ func (s *shard) fell(now clock.Time, q *QP, r any) {
 // context goes: what its queue pairs were doing ends with FATAL_ERR, what waits behind is flushed, and then nothing of it
 // is touched again.
 func (s *shard) abandon(now clock.Time, c *Context) {
-	if c.abandoned {
+	if c.abandoned.Swap(true) {
 		return // it has failed once more on the way
 	}
-	c.abandoned = true
-	for _, q := range c.slots {
+	s.others(func(o *shard, now clock.Time) { o.abort(now, c) })
+	s.abort(now, c)
+	s.kill(c, "a second internal error")
+}
+
+// abort ends what the queue pairs of an abandoned context were doing on this shard.
+func (s *shard) abort(now clock.Time, c *Context) {
+	for _, q := range c.parts[s.index].slots {
 		if q == nil {
 			continue
 		}
@@ -123,7 +128,6 @@ func (s *shard) abandon(now clock.Time, c *Context) {
 			}
 		}
 	}
-	s.kill(c, "a second internal error")
 }
 
 // flushRounds are enough to flush the longest queues.
@@ -153,7 +157,15 @@ func (s *shard) kill(c *Context, why string) {
 	if c.dead.Swap(true) {
 		return
 	}
-	for _, q := range c.slots {
+	s.silence(c)
+	s.others(func(o *shard, _ clock.Time) { o.silence(c) })
+	s.dev.log.Error("a context has failed: "+why, "tenant", c.cfg.Tenant)
+	c.event(ib.EventDeviceFatal, 0, 0)
+}
+
+// silence ends the queue pairs of a failed context on this shard.
+func (s *shard) silence(c *Context) {
+	for _, q := range c.parts[s.index].slots {
 		if q != nil {
 			s.hide(q)
 			q.dead = true
@@ -161,8 +173,6 @@ func (s *shard) kill(c *Context, why string) {
 			_ = guarded(func() { q.block.SetState(ib.StateErr) })
 		}
 	}
-	s.dev.log.Error("a context has failed: "+why, "tenant", c.cfg.Tenant)
-	c.event(ib.EventDeviceFatal, 0, 0)
 }
 
 // setState publishes a state, which touches the ring.

@@ -258,7 +258,7 @@ func TestVanishedPayload(t *testing.T) {
 	a.port.stuck = true
 	x.postSend(abi.SendWQE{WRID: 4, Opcode: uint8(ib.WRSend)}, ib.SGE{Addr: 0x900000, Length: 1 << 16, LKey: mr.LKey()})
 	a.dev.Step(w.now)
-	if a.dev.shard.burst.Len() == 0 {
+	if a.dev.shards[0].burst.Len() == 0 {
 		t.Fatal("nothing waits for the port")
 	}
 	vanish()

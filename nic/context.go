@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
 	"golang.org/x/sys/unix"
 )
@@ -25,7 +25,7 @@ type ContextConfig struct {
 	// Doorbell is the page that the application rings, abi.DoorbellSize bytes; nil for none.
 	Doorbell []byte
 	// Async takes asynchronous events: of the queue pair or completion queue with this handle and cookie, of port 1, or
-	// of the device (handle 0). It is called from the shard and must neither block nor call the device.
+	// of the device (handle 0). It is called from shards and must neither block nor call the device.
 	Async func(t ib.EventType, handle uint32, cookie uint64)
 }
 
@@ -33,15 +33,13 @@ type ContextConfig struct {
 // goroutine; each waits for the one before.
 type Context struct {
 	dev    *Device
-	shard  *shard
 	cfg    ContextConfig
-	serial uint64        // counts the device's contexts, from 1
-	bell   *abi.Doorbell // nil for none
+	serial uint64 // counts the device's contexts, from 1
+	parts  []*part
 	bellFD int
 	purse  *purse
-	tenant *tenant
 
-	mu     sync.Mutex // one control call at a time; the shard never takes it
+	mu     sync.Mutex // one control call at a time; shards never take it
 	closed bool
 	pds    members[*PD]
 	mrs    members[*MR]
@@ -52,33 +50,24 @@ type Context struct {
 	// targets are handles of XRC targets, which are in another context.
 	targets members[*QP]
 	ahs     members[*AH]
+	routes  routes // of address handles
 	memory  uint64 // charged by ChargeMemory
 
 	eventMu sync.Mutex
 	async   func(t ib.EventType, handle uint32, cookie uint64)
 
-	// The shard's own.
-	slots  []*QP // by doorbell slot
-	free   []uint32
-	routes routes // of address handles
-	panics int
-	// abandoned says that the device gave the context up after a second panic.
-	abandoned bool
-
-	dead atomic.Bool // of a memory fault or a second panic; the shard sets it
+	panics    atomic.Int32
+	abandoned atomic.Bool // the device gave the context up after a second panic
+	dead      atomic.Bool // of a memory fault or a second panic; a shard sets it
 }
 
 // OpenContext makes a context.
 func (d *Device) OpenContext(cfg ContextConfig) (*Context, error) {
-	c := &Context{dev: d, shard: d.shard, cfg: cfg, async: cfg.Async, bellFD: -1}
-	if cfg.Doorbell != nil {
-		bell, err := abi.NewDoorbell(cfg.Doorbell)
-		if err != nil {
-			return nil, fmt.Errorf("open %s: doorbell page: %w", d.name, err)
-		}
-		c.bell = bell
+	c := &Context{dev: d, cfg: cfg, async: cfg.Async, bellFD: -1}
+	err := c.divide(cfg.Doorbell)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", d.name, err)
 	}
-	var err error
 	if c.purse, err = d.ledger.open(cfg.Tenant, cfg.Owner); err != nil {
 		return nil, fmt.Errorf("open %s: %w", d.name, err)
 	}
@@ -96,7 +85,7 @@ func (d *Device) OpenContext(cfg ContextConfig) (*Context, error) {
 		c.purse.uncharge(resContexts, 1)
 		return nil, fmt.Errorf("open %s: %w", d.name, err)
 	}
-	c.shard.do(c.shard.attach(c))
+	d.everywhere(func(s *shard, _ clock.Time) { s.attach(c) })
 	return c, nil
 }
 
@@ -127,17 +116,19 @@ func (d *Device) leave(c *Context) {
 func (c *Context) BellFD() int { return c.bellFD }
 
 func (c *Context) openBell() (err error) {
-	c.bellFD = c.shard.wait.bellFD
+	c.bellFD = c.dev.bellFD
 	if c.bellFD >= 0 && !c.cfg.Owner {
-		c.bellFD, err = c.shard.wait.newBell()
+		c.bellFD, err = c.dev.newBell()
 	}
 	return err
 }
 
 func (c *Context) closeBell() {
-	if c.bellFD >= 0 && c.bellFD != c.shard.wait.bellFD {
-		// Closing takes it out of the shard's epoll set only if nobody else holds it.
-		c.shard.wait.forgetBell(c.bellFD)
+	if c.bellFD >= 0 && c.bellFD != c.dev.bellFD {
+		// Closing takes it out of the shards' epoll sets only if nobody else holds it.
+		for _, s := range c.dev.shards {
+			s.wait.forgetBell(c.bellFD)
+		}
 		_ = unix.Close(c.bellFD)
 	}
 }
@@ -157,9 +148,7 @@ func (c *Context) Close() error {
 	c.eventMu.Unlock()
 
 	c.detachAll()
-	var qps []*QP
-	c.shard.do(c.shard.detach(c, &qps))
-	for _, q := range qps {
+	for _, q := range c.dev.detach(c) {
 		q.release()
 	}
 	c.closeXRC()

@@ -46,12 +46,7 @@ var (
 func (d *Device) Counters() []Counter {
 	var list []Counter
 	add := func(name string, v uint64) { list = append(list, Counter{name, v}) }
-	s := d.shard
-
-	p := s.port.Counters()
-	if p == nil {
-		p = new(PortCounters)
-	}
+	p := d.portCounters()
 	add("port_xmit_packets", p.SentPackets.Load())
 	add("port_xmit_data", p.SentBytes.Load()/4) // counted in words, as on InfiniBand
 	add("port_rcv_packets", p.ReceivedPackets.Load())
@@ -63,33 +58,79 @@ func (d *Device) Counters() []Counter {
 			add(dropNames[r], p.Dropped[r].Load())
 		}
 	}
+	var handed, spilt uint64
+	for _, s := range d.shards {
+		handed += s.roads.handed.Load()
+		spilt += s.roads.spilt.Load()
+	}
+	add("rx_shard_handovers", handed)
+	add("rx_shard_handover_drops", spilt)
 	for r := range refusalNames {
 		if refusalNames[r] != "" {
-			add(refusalNames[r], s.drops.by[r].Load())
+			add(refusalNames[r], d.refused(refusal(r)))
 		}
 	}
-	// The shard is their one writer: it is asked for a copy.
-	s.do(func(clock.Time) {
-		add("np_ecn_marked_roce_packets", s.ecnMarked)
-		add("np_cnp_sent", s.cnpsSent)
-		add("rp_cnp_handled", s.cnpsHandled)
-		add("tx_lost", s.lost)
-		sum := s.counters
-		for _, c := range s.contexts {
-			for _, q := range c.slots {
-				if q != nil {
-					addCounters(&sum, &q.counters)
-				}
-			}
-		}
-		list = appendEngine(list, &sum)
-	})
+	var sum tally
+	for _, s := range d.shards {
+		s.do(func(clock.Time) { sum.add(s) })
+	}
+	add("np_ecn_marked_roce_packets", sum.ecnMarked)
+	add("np_cnp_sent", sum.cnpsSent)
+	add("rp_cnp_handled", sum.cnpsHandled)
+	add("tx_lost", sum.lost)
+	list = appendEngine(list, &sum.counters)
 	for r, n := range d.ledger.inUse() {
 		if name := objectNames[r]; name != "" {
 			add(name, n)
 		}
 	}
 	return list
+}
+
+// tally is what a shard counts, and it alone writes: it is asked for a copy.
+type tally struct {
+	counters    transport.Counters // of queue pairs that are gone
+	ecnMarked   uint64
+	cnpsSent    uint64
+	cnpsHandled uint64
+	lost        uint64 // frames that a port that failed or was congested too long did not take
+}
+
+// add adds what a shard has counted, for all its queue pairs.
+func (t *tally) add(s *shard) {
+	addCounters(&t.counters, &s.counters)
+	for _, p := range s.parts {
+		for _, q := range p.slots {
+			if q != nil {
+				addCounters(&t.counters, &q.counters)
+			}
+		}
+	}
+	t.ecnMarked += s.ecnMarked
+	t.cnpsSent += s.cnpsSent
+	t.cnpsHandled += s.cnpsHandled
+	t.lost += s.lost
+}
+
+// portCounters returns the sums of the ports of all shards.
+func (d *Device) portCounters() *PortCounters {
+	var all []*PortCounters
+	for _, s := range d.shards {
+		if c := s.port.Counters(); c != nil {
+			all = append(all, c)
+		}
+	}
+	sum := new(PortCounters)
+	sum.SetSum(all...)
+	return sum
+}
+
+// refused returns how many packets were refused for a reason.
+func (d *Device) refused(r refusal) (n uint64) {
+	for _, s := range d.shards {
+		n += s.drops.by[r].Load()
+	}
+	return n
 }
 
 // QPCounters returns the counters of a queue pair, always in the same order: of what the device counts for all of them,
@@ -101,7 +142,7 @@ func (c *Context) QPCounters(q *QP) ([]Counter, error) {
 		return nil, fmt.Errorf("query counters: %w", err)
 	}
 	var copied transport.Counters
-	c.shard.do(func(clock.Time) { copied = q.real().counters })
+	q.shard.do(func(clock.Time) { copied = q.real().counters })
 	return appendEngine(nil, &copied), nil
 }
 

@@ -99,7 +99,7 @@ func TestJudgeDatagrams(t *testing.T) {
 		p.FromFrame(f)
 		p.Local = false
 		x.qp.state = c.state
-		if _, got := a.dev.shard.judge(&p); got != c.want {
+		if _, got := a.dev.shards[0].judge(&p); got != c.want {
 			t.Errorf("%s: refusal %q, want %q", name, refusalNames[got], refusalNames[c.want])
 		}
 	}

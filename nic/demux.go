@@ -28,17 +28,9 @@ const (
 )
 
 // drops counts refusals. The shard writes, anybody reads.
-type drops struct {
-	badPKey atomic.Uint64
-	by      [numRefusals]atomic.Uint64
-}
+type drops struct{ by [numRefusals]atomic.Uint64 }
 
-func (d *drops) count(r refusal) {
-	d.by[r].Add(1)
-	if r == refusedPKey {
-		d.badPKey.Add(1)
-	}
-}
+func (d *drops) count(r refusal) { d.by[r].Add(1) }
 
 // judge finds the queue pair that p is for, and asks what stands between the wire and the transport, in the order of IBA
 // 9.6. Length, version, opcode and ICRC were the port's to judge.

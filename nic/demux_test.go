@@ -12,7 +12,7 @@ func TestJudge(t *testing.T) {
 	_, a, b := newPair(t, nil)
 	x, y := a.newQP(t, nil), b.newQP(t, nil)
 	x.connect(t, y)
-	s := a.dev.shard
+	s := a.dev.shards[0]
 
 	type change struct {
 		op          wire.Opcode

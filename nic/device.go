@@ -21,18 +21,23 @@ import (
 	"github.com/softnic/softnicd/trace"
 	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/transport/rc"
+	"golang.org/x/sys/unix"
 )
 
 // Config is what a device is made of.
 type Config struct {
 	Name string
-	// Port is the device's network; the device closes it.
-	Port Port
+	// Port is the device's network; the device closes it. Ports are as many, one for each shard, at most abi.MaxShards;
+	// Port alone makes a device of one shard. A port that knows which shard a packet is for, see [ShardOf], receives there;
+	// otherwise the packet is handed over.
+	Port  Port
+	Ports []Port
 	// Now tells the time; nil is the host's monotonic clock, or for a manual device the time of its last Step.
 	Now clock.Source
 	// Random gives the seed of queue pair numbers and keys; nil is the system's.
 	Random io.Reader
-	// Groups joins multicast groups; nil for a network that has none.
+	// Groups joins multicast groups; nil for a network that has none. What comes for them, a port of the first shard
+	// receives.
 	Groups Grouper
 	// PKeys are the P_Key table, from entry 0 on; none means the default partition with full membership, alone.
 	PKeys []ib.PKey
@@ -63,7 +68,8 @@ type Device struct {
 	keys    *dma.Table
 	ledger  *ledger
 	pkeys   []ib.PKey
-	shard   *shard
+	shards  []*shard
+	bellFD  int // see BellFD
 	xrc     xrcRegistry
 	groups  groups
 
@@ -85,8 +91,16 @@ type Device struct {
 
 // New makes a device. It receives nothing before Start, or Step if it is a manual one.
 func New(cfg Config) (*Device, error) {
-	if cfg.Port == nil {
+	if len(cfg.Ports) == 0 && cfg.Port != nil {
+		cfg.Ports = []Port{cfg.Port}
+	}
+	switch n := len(cfg.Ports); {
+	case n == 0:
 		return nil, fmt.Errorf("device %s: it has no port: %w", cfg.Name, syscall.EINVAL)
+	case n > abi.MaxShards:
+		return nil, fmt.Errorf("device %s: %d shards: at most %d: %w", cfg.Name, n, abi.MaxShards, syscall.EINVAL)
+	case n > 1 && cfg.Trace != nil:
+		return nil, fmt.Errorf("device %s: a trace of several shards: each would write it: %w", cfg.Name, syscall.EINVAL)
 	}
 	if cfg.Now == nil && !cfg.Manual {
 		cfg.Now = clock.Monotonic
@@ -106,6 +120,7 @@ func New(cfg Config) (*Device, error) {
 		cfg:     cfg,
 		profile: Softnic(),
 		log:     cfg.Logger.With("device", cfg.Name),
+		bellFD:  -1,
 	}
 	if cfg.Profile != nil {
 		d.profile = cfg.Profile.fill()
@@ -128,10 +143,33 @@ func New(cfg Config) (*Device, error) {
 		d.page.Init(random())
 		d.publishPort()
 	}
-	if d.shard, err = newShard(d, 0, cfg.Port, random); err != nil {
+	if err := d.makeShards(random); err != nil {
 		return nil, fmt.Errorf("device %s: %w", cfg.Name, err)
 	}
 	return d, nil
+}
+
+// makeShards makes a shard for each port.
+func (d *Device) makeShards(random func() uint64) (err error) {
+	defer func() {
+		if err != nil {
+			for _, s := range d.shards {
+				_ = s.wait.close()
+			}
+		}
+	}()
+	for i, port := range d.cfg.Ports {
+		s, err := newShard(d, i, port, random)
+		if err != nil {
+			return err
+		}
+		d.shards = append(d.shards, s)
+	}
+	connect(d.shards)
+	if !d.cfg.Manual {
+		d.bellFD, err = d.newBell()
+	}
+	return err
 }
 
 // newRandom makes an unpredictable generator from 32 bytes of r: tables draw a number for each of their slots.
@@ -146,29 +184,59 @@ func newRandom(r io.Reader) (func() uint64, error) {
 // Name returns the device's name.
 func (d *Device) Name() string { return d.name }
 
-// Start lets the device run. It does nothing for a manual device, or twice. It raises GOMAXPROCS by one until Close: the
-// device's thread keeps a processor of the Go scheduler.
+// Shards returns how many shards the device has.
+func (d *Device) Shards() int { return len(d.shards) }
+
+// Start lets the device run. It does nothing for a manual device, or twice. It raises GOMAXPROCS by one for each shard until
+// Close: the device's threads keep a processor of the Go scheduler.
 func (d *Device) Start() {
-	if !d.cfg.Manual {
-		d.shard.start()
+	if d.cfg.Manual {
+		return
+	}
+	for _, s := range d.shards {
+		s.start()
 	}
 }
 
 // Step turns a manual device by one round at the time now. busy says that the round did something: there may be more to
 // do at once. next is when the device wants the next round at the latest, clock.Never if only a packet, a doorbell or a
 // call will give it something to do.
-func (d *Device) Step(now clock.Time) (next clock.Time, busy bool) { return d.shard.step(now) }
+func (d *Device) Step(now clock.Time) (next clock.Time, busy bool) {
+	next = never
+	for _, s := range d.shards {
+		t, b := s.step(now)
+		next, busy = min(next, t), busy || b
+	}
+	return next, busy
+}
 
 // Grace returns when no shard can touch memory any more that was unpublished before the call: all passed a point at which
-// their bursts and the local ring held nothing older. What a congested port refuses meanwhile is lost.
-func (d *Device) Grace() { d.shard.do(d.shard.quiesce) }
+// their bursts, the local rings and what they handed to each other held nothing older. What a congested port refuses
+// meanwhile is lost.
+func (d *Device) Grace() {
+	d.everywhere((*shard).quiesce)
+	if len(d.shards) > 1 {
+		// Whatever is older has left its shard by now.
+		d.everywhere((*shard).empty)
+	}
+}
 
-// WithPort runs f while no shard uses the device's port: to change the addresses it is bound to, say.
-func (d *Device) WithPort(f func()) { d.shard.do(func(clock.Time) { f() }) }
+// WithPort runs f while no shard uses the device's ports: to change the addresses they are bound to, say.
+func (d *Device) WithPort(f func()) { d.pause(d.shards, f) }
 
-// BellFD returns the eventfd that wakes the device when the owner's applications ring, -1 for a manual one. The device
-// neither reads nor writes it. Contexts have their own: see [Context.BellFD].
-func (d *Device) BellFD() int { return d.shard.wait.bellFD }
+// pause runs f while so many shards do nothing else. They stop in order of their index, so that several calls do not wait
+// for each other.
+func (d *Device) pause(shards []*shard, f func()) {
+	if len(shards) == 0 {
+		f()
+		return
+	}
+	shards[0].do(func(clock.Time) { d.pause(shards[1:], f) })
+}
+
+// BellFD returns the eventfd that wakes the device when the owner's applications ring, -1 for a manual one. All shards watch
+// it. The device neither reads nor writes it. Contexts have their own: see [Context.BellFD].
+func (d *Device) BellFD() int { return d.bellFD }
 
 // Drain ends the device's work: no context is opened any more, every queue pair goes to the error state, what was posted
 // is flushed, and the contexts hear DEVICE_FATAL. The error is ctx's if that came first.
@@ -179,11 +247,11 @@ func (d *Device) Drain(ctx context.Context) error {
 	if d.page != nil {
 		d.page.SetDeviceState(abi.DeviceDraining)
 	}
-	d.shard.do(d.shard.failAll)
+	d.everywhere(func(s *shard, _ clock.Time) { s.failAll() })
 	var err error
-	for err == nil && !d.shard.idle() {
+	for err == nil && !d.idle() {
 		if d.cfg.Manual {
-			d.Step(d.shard.time())
+			d.Step(d.shards[0].time())
 			err = ctx.Err()
 			continue
 		}
@@ -214,8 +282,28 @@ func (d *Device) Close() error {
 	for _, c := range d.snapshot() {
 		c.Close()
 	}
-	err := d.shard.stop()
-	return errors.Join(err, d.cfg.Port.Close())
+	var errs []error
+	for _, s := range d.shards {
+		s.stop()
+	}
+	if d.bellFD >= 0 {
+		errs = append(errs, unix.Close(d.bellFD))
+		d.bellFD = -1
+	}
+	for _, s := range d.shards {
+		errs = append(errs, s.wait.close(), s.port.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// idle reports whether nothing is left to send.
+func (d *Device) idle() bool {
+	for _, s := range d.shards {
+		if !s.idle() {
+			return false
+		}
+	}
+	return true
 }
 
 // snapshot returns the contexts there are.

@@ -58,7 +58,7 @@ func TestInFlightIsBoundedAndShared(t *testing.T) {
 			t.Fatalf("%d of %d messages completed", total, pairs*each)
 		}
 		v.a.dev.Step(v.w.now)
-		most = max(most, v.a.dev.shard.inFlight.Used())
+		most = max(most, v.a.dev.shards[0].inFlight.Used())
 		v.b.dev.Step(v.w.now)
 		v.w.now += 1000
 		for _, c := range v.a.poll(t) {
@@ -81,7 +81,7 @@ func TestInFlightIsBoundedAndShared(t *testing.T) {
 	if unfair > 2 {
 		t.Errorf("one queue pair was %d messages of %d ahead of another", unfair, each)
 	}
-	if n := v.a.dev.shard.inFlight.Used(); n != 0 || !v.a.dev.shard.waiting.empty() {
+	if n := v.a.dev.shards[0].inFlight.Used(); n != 0 || !v.a.dev.shards[0].waiting.empty() {
 		t.Errorf("%d bytes outstanding at the end", n)
 	}
 	if n := v.a.counter("retransmissions"); n != 0 {
@@ -109,7 +109,7 @@ func TestReadsBothWaysUnderABound(t *testing.T) {
 				t.Errorf("%s: %+v", h.dev.Name(), c)
 			}
 		}
-		if n := h.dev.shard.inFlight.Used(); n != 0 {
+		if n := h.dev.shards[0].inFlight.Used(); n != 0 {
 			t.Errorf("%s: %d bytes outstanding at the end", h.dev.Name(), n)
 		}
 	}
@@ -126,7 +126,7 @@ func TestInFlightIsGivenBack(t *testing.T) {
 	for range 20 {
 		v.a.dev.Step(v.w.now)
 	}
-	s := v.a.dev.shard
+	s := v.a.dev.shards[0]
 	if s.inFlight.Room() > 0 || s.waiting.empty() {
 		t.Fatalf("room for %d, nobody waits: %v", s.inFlight.Room(), s.waiting.empty())
 	}

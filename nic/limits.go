@@ -48,6 +48,16 @@ type Limits struct {
 	Window, AckEvery int
 }
 
+// share returns a shard's part of the bound on what is in flight: enough for a queue pair to keep going by itself.
+func (l *Limits) share(shards int) int {
+	if l.InFlight <= 0 {
+		return l.InFlight
+	}
+	return max(l.InFlight/shards, min(l.InFlight, leastShare))
+}
+
+const leastShare = 256 << 10
+
 // DefaultLimits returns the limits of the profile "softnic". The tables of queue pairs and keys are made for them in New,
 // 5 MiB; a simulator asks for less.
 func DefaultLimits() Limits {

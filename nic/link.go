@@ -82,8 +82,8 @@ func (d *Device) PortAttr() ib.PortAttr {
 		PKeyTblLen:    d.limits.PKeyTableLen,
 		PortCapFlags:  d.profile.PortCaps,
 		MaxMsgSz:      uint32(min(d.limits.MaxMessage, 1<<31)),
-		BadPKeyCntr:   saturate16(d.shard.drops.badPKey.Load()),
-		QKeyViolCntr:  saturate16(d.shard.drops.by[refusedQKey].Load()),
+		BadPKeyCntr:   saturate16(d.refused(refusedPKey)),
+		QKeyViolCntr:  saturate16(d.refused(refusedQKey)),
 		ActiveWidth:   2,  // 4x
 		ActiveSpeed:   32, // EDR
 		LinkLayer:     2,  // Ethernet

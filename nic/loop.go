@@ -28,13 +28,12 @@ const (
 type sleeper struct {
 	epoll  int
 	wakeFD int
-	bellFD int
 	asleep atomic.Bool
 	stop   bool // the shard's own: leave the loop
 	done   chan struct{}
 }
 
-func newSleeper() sleeper { return sleeper{epoll: -1, wakeFD: -1, bellFD: -1} }
+func newSleeper() sleeper { return sleeper{epoll: -1, wakeFD: -1} }
 
 // open makes the descriptors. port is the port's, -1 for none.
 func (w *sleeper) open(port int) (err error) {
@@ -47,10 +46,10 @@ func (w *sleeper) open(port int) (err error) {
 	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return err
 	}
-	if w.wakeFD, err = w.newBell(); err != nil {
+	if w.wakeFD, err = newEvent(); err != nil {
 		return err
 	}
-	if w.bellFD, err = w.newBell(); err != nil {
+	if err = w.watchEdges(w.wakeFD); err != nil {
 		return err
 	}
 	if port >= 0 {
@@ -63,16 +62,25 @@ func (w *sleeper) watch(fd int, events uint32) error {
 	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// newBell makes an eventfd that wakes the shard.
-func (w *sleeper) newBell() (int, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+func (w *sleeper) watchEdges(fd int) error {
+	const edge = 1 << 31 // EPOLLET, which x/sys has as a negative number
+	return w.watch(fd, unix.EPOLLIN|edge)
+}
+
+func newEvent() (int, error) { return unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) }
+
+// newBell makes an eventfd that wakes the shards that sleep: applications have one for all of them. Which shard is meant,
+// the doorbell page says; the others go back to sleep.
+func (d *Device) newBell() (int, error) {
+	fd, err := newEvent()
 	if err != nil {
 		return -1, err
 	}
-	const edge = 1 << 31 // EPOLLET, which x/sys has as a negative number
-	if err := w.watch(fd, unix.EPOLLIN|edge); err != nil {
-		_ = unix.Close(fd)
-		return -1, err
+	for _, s := range d.shards {
+		if err := s.wait.watchEdges(fd); err != nil {
+			_ = unix.Close(fd)
+			return -1, err
+		}
 	}
 	return fd, nil
 }
@@ -85,7 +93,7 @@ func (w *sleeper) forgetBell(fd int) {
 
 func (w *sleeper) close() error {
 	var errs []error
-	for _, fd := range []*int{&w.wakeFD, &w.bellFD, &w.epoll} {
+	for _, fd := range []*int{&w.wakeFD, &w.epoll} {
 		if *fd >= 0 {
 			errs = append(errs, unix.Close(*fd))
 			*fd = -1
@@ -103,6 +111,8 @@ func (s *shard) wake() {
 
 // start lets a goroutine turn the shard.
 func (s *shard) start() {
+	s.in.turn.Lock()
+	defer s.in.turn.Unlock()
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	if s.in.running || s.wait.epoll < 0 {
@@ -126,8 +136,8 @@ func processors(change int) {
 
 var processorsMu sync.Mutex
 
-// stop ends the goroutine and closes the descriptors.
-func (s *shard) stop() error {
+// stop ends the goroutine. The descriptors stay: another shard may be about to wake this one.
+func (s *shard) stop() {
 	s.do(func(clock.Time) { s.wait.stop = true })
 	s.in.mu.Lock()
 	done := s.wait.done
@@ -136,7 +146,6 @@ func (s *shard) stop() error {
 		<-done
 		processors(-1)
 	}
-	return s.wait.close()
 }
 
 // run turns the shard until it is stopped.
@@ -151,11 +160,13 @@ func (s *shard) run() {
 		switch {
 		case s.round(now):
 			worked = now
-		case now.Sub(worked) < spin:
+		case now.Sub(worked) < spin, s.roads.stalled:
 			yield()
 		default:
-			s.sleep()
-			worked = s.time()
+			if !s.sleep() || len(s.dev.shards) == 1 {
+				worked = s.time()
+			}
+			// A bell rings for all shards: who finds nothing to do when it wakes sleeps on.
 		}
 	}
 	s.in.mu.Lock()
@@ -164,30 +175,31 @@ func (s *shard) run() {
 	s.in.queue = nil
 	s.in.mu.Unlock()
 	for _, c := range queue {
-		c.run(s.now)
-		close(c.done)
+		c.do(s.now)
 	}
 }
 
 // yield lets another thread have the processor, without telling the Go scheduler: it is back in half a microsecond.
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// sleep waits until something may have happened. It says that it sleeps first and looks once more then: who publishes
-// work after that look sees the word and rings (both sides' order is sequentially consistent).
-func (s *shard) sleep() {
+// sleep waits until something may have happened, and reports whether it did wait. It says that it sleeps first and looks
+// once more then: who publishes work after that look sees the word and rings (both sides' order is sequentially
+// consistent).
+func (s *shard) sleep() bool {
 	s.setAsleep(true)
 	defer s.setAsleep(false)
 	now := s.time()
-	if s.round(now) || s.wait.stop {
-		return
+	if s.round(now) || s.roads.stalled || s.wait.stop {
+		return false
 	}
 	timeout := time.Duration(-1)
 	if next := s.next(); next != never {
 		if timeout = next.Sub(s.time()); timeout < nap {
-			return
+			return false
 		}
 	}
 	s.wait.block(timeout)
+	return true
 }
 
 func (s *shard) setAsleep(asleep bool) {

@@ -114,7 +114,7 @@ func TestIdleDeviceSleeps(t *testing.T) {
 		c.open(t, a.dev, ContextConfig{Tenant: uint64(i)}, a.addr)
 	}
 	var tid int
-	a.dev.shard.do(func(clock.Time) { tid = unix.Gettid() })
+	a.dev.shards[0].do(func(clock.Time) { tid = unix.Gettid() })
 	switches := func() (n int64) {
 		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/status")
 		if err != nil {

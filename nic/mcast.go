@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/softnic/softnicd/clock"
@@ -15,7 +16,7 @@ import (
 // brings what comes from other devices; what one of our own queue pairs sends goes to the others here, not by way of the
 // network, whose copy is dropped.
 
-// Grouper joins the groups of a network. It is called while no shard uses the device's port.
+// Grouper joins the groups of a network. It is called while the first shard does not use its port.
 type Grouper interface {
 	// Join asks for what is sent to a group. The error wraps an errno.
 	Join(group ib.GID) error
@@ -30,7 +31,12 @@ const (
 )
 
 // group is who is attached to a multicast group.
-type group struct{ members []attachment }
+type group struct {
+	// members are by shard: each touches its own.
+	members [][]attachment
+	shards  atomic.Uint32 // those that have members, as bits
+	count   int           // members of all shards; guarded by groups.mu
+}
 
 type attachment struct {
 	qp *QP
@@ -39,11 +45,12 @@ type attachment struct {
 }
 
 func (g *group) find(q *QP) int {
-	return slices.IndexFunc(g.members, func(a attachment) bool { return a.qp == q })
+	return slices.IndexFunc(g.members[q.shard.index], func(a attachment) bool { return a.qp == q })
 }
 
-// groups are a device's. Control calls change them, on the shard and with the lock held, which is taken after a context's;
-// so the shard reads without it, and so does who holds it.
+// groups are a device's. Control calls change them with the lock held, which is taken after a context's. Each shard has a
+// map of its own, and what it reads of a group is changed on the shard; so it reads without the lock, and so does who holds
+// it.
 type groups struct {
 	mu sync.Mutex
 	m  map[ib.GID]*group
@@ -88,35 +95,51 @@ func (c *Context) attachMcast(q *QP, gid ib.GID, own bool) error {
 	g, known := d.groups.m[gid]
 	if known {
 		if i := g.find(q); i >= 0 {
-			c.shard.do(func(clock.Time) { g.members[i].own = own })
+			q.shard.do(func(clock.Time) { g.members[q.shard.index][i].own = own })
 			return nil
 		}
 	}
 	switch {
 	case !known && len(d.groups.m) == maxGroups:
 		return fmt.Errorf("the device's limit of %d groups is reached: %w", maxGroups, syscall.ENOMEM)
-	case known && len(g.members) == maxGroupQPs:
+	case known && g.count == maxGroupQPs:
 		return fmt.Errorf("the limit of %d queue pairs in group %s is reached: %w", maxGroupQPs, gid.Addr(), syscall.ENOMEM)
 	}
 	if err := c.purse.charge(resAttachments, 1); err != nil {
 		return err
 	}
-	c.shard.do(func(clock.Time) {
-		if !known {
-			if err = d.cfg.Groups.Join(gid); err != nil {
-				return
-			}
-			g = &group{}
-			d.groups.m[gid] = g
+	if !known {
+		if g, err = d.join(gid); err != nil {
+			c.purse.uncharge(resAttachments, 1)
+			return fmt.Errorf("group %s: %w", gid.Addr(), err)
 		}
-		g.members = append(g.members, attachment{q, own})
-	})
-	if err != nil {
-		c.purse.uncharge(resAttachments, 1)
-		return fmt.Errorf("group %s: %w", gid.Addr(), err)
 	}
+	i := q.shard.index
+	q.shard.do(func(clock.Time) {
+		g.members[i] = append(g.members[i], attachment{q, own})
+		g.shards.Or(1 << i)
+	})
+	g.count++
 	q.attached++
 	return nil
+}
+
+// join makes a group. The groups' lock is held, here and below.
+func (d *Device) join(gid ib.GID) (g *group, err error) {
+	d.shards[0].do(func(clock.Time) { err = d.cfg.Groups.Join(gid) })
+	if err != nil {
+		return nil, err
+	}
+	g = &group{members: make([][]attachment, len(d.shards))}
+	d.groups.m[gid] = g
+	d.everywhere(func(s *shard, _ clock.Time) { s.groups[gid] = g })
+	return g, nil
+}
+
+func (d *Device) leaveGroup(gid ib.GID) {
+	delete(d.groups.m, gid)
+	d.everywhere(func(s *shard, _ clock.Time) { delete(s.groups, gid) })
+	d.shards[0].do(func(clock.Time) { d.cfg.Groups.Leave(gid) })
 }
 
 var errNoGroups = fmt.Errorf("this device's network has no multicast: %w", syscall.EOPNOTSUPP)
@@ -157,15 +180,16 @@ func (c *Context) DetachMcast(q *QP, gid ib.GID) error {
 
 // detachMcast takes q out of a group; the last one leaves it on the network. The groups' lock is held.
 func (c *Context) detachMcast(q *QP, gid ib.GID, g *group) {
-	d := c.dev
-	c.shard.do(func(clock.Time) {
+	q.shard.do(func(clock.Time) {
 		i := g.find(q)
-		g.members = slices.Delete(g.members, i, i+1)
-		if len(g.members) == 0 {
-			delete(d.groups.m, gid)
-			d.cfg.Groups.Leave(gid)
+		members := &g.members[q.shard.index]
+		if *members = slices.Delete(*members, i, i+1); len(*members) == 0 {
+			g.shards.And(^uint32(1 << q.shard.index))
 		}
 	})
+	if g.count--; g.count == 0 {
+		c.dev.leaveGroup(gid)
+	}
 	q.attached--
 	c.purse.uncharge(resAttachments, 1)
 }
@@ -176,7 +200,7 @@ func (c *Context) detachAll() {
 	d.groups.mu.Lock()
 	defer d.groups.mu.Unlock()
 	for gid, g := range d.groups.m {
-		for _, a := range slices.Clone(g.members) {
+		for _, a := range slices.Concat(g.members...) {
 			if a.qp.ctx == c {
 				c.detachMcast(a.qp, gid, g)
 			}
@@ -193,27 +217,28 @@ func (s *shard) arrived(now clock.Time, p *wire.Packet) {
 	if p.TrafficClass&ecnMask == ecnCE {
 		s.ecnMarked++
 	}
-	s.deliver(now, p, nil)
+	s.spread(now, p, nil)
 }
 
 // sent delivers the datagrams to groups that q has put into the burst behind before.
 func (s *shard) sent(now clock.Time, q *QP, before int) {
-	if len(s.dev.groups.m) == 0 || q.typ != ib.QPTypeUD {
+	if len(s.groups) == 0 || q.typ != ib.QPTypeUD {
 		return
 	}
 	frames := s.burst.Frames()
 	s.settled = len(frames) // they are whole, whatever happens to receivers
 	for i := before; i < len(frames); i++ {
-		if f := &frames[i]; f.BTH().DestQP() == ib.MulticastQPN && s.dev.groups.m[f.Path.Dest] != nil {
+		if f := &frames[i]; f.BTH().DestQP() == ib.MulticastQPN && s.groups[f.Path.Dest] != nil {
 			s.looped.FromFrame(f)
-			s.deliver(now, &s.looped, q)
+			s.spread(now, &s.looped, q)
 		}
 	}
+	s.wakeOthers()
 }
 
-// deliver hands a datagram to everybody in its group, but not to its sender unless he wants it. Each judges for himself.
-func (s *shard) deliver(now clock.Time, p *wire.Packet, from *QP) {
-	g := s.dev.groups.m[p.Dest]
+// spread hands a datagram to everybody in its group, on whichever shard.
+func (s *shard) spread(now clock.Time, p *wire.Packet, from *QP) {
+	g := s.groups[p.Dest]
 	if g == nil {
 		s.drops.count(refusedMulticast)
 		return
@@ -222,8 +247,24 @@ func (s *shard) deliver(now clock.Time, p *wire.Packet, from *QP) {
 		s.drops.count(refusedService)
 		return
 	}
-	for i := range g.members {
-		a := &g.members[i]
+	for i := range s.roads.to {
+		if i != s.index && g.shards.Load()&(1<<i) != 0 {
+			s.hand(p, i)
+		}
+	}
+	s.deliver(now, p, from)
+}
+
+// deliver hands a datagram to everybody of this shard in its group, but not to its sender unless he wants it. Each judges
+// for himself.
+func (s *shard) deliver(now clock.Time, p *wire.Packet, from *QP) {
+	g := s.groups[p.Dest]
+	if g == nil {
+		return // it has ended meanwhile
+	}
+	members := g.members[s.index]
+	for i := range members {
+		a := &members[i]
 		if a.qp == from && !a.own || a.qp.dead {
 			continue
 		}

@@ -250,7 +250,7 @@ func TestMcastForged(t *testing.T) {
 		var p wire.Packet
 		p.FromFrame(&frame)
 		p.Local = false
-		a.dev.shard.arrived(0, &p)
+		a.dev.shards[0].arrived(0, &p)
 	}
 	deliver(wire.UDSendOnly, "10.0.0.1")
 	deliver(wire.RCSendOnly, "10.0.0.2")
@@ -269,7 +269,7 @@ func TestMcastDoesNotAllocate(t *testing.T) {
 	y.attach(t, false)
 	ah := a.newAH(t, testGroup)
 	cqe := make([]abi.CQE, 16)
-	now := a.dev.shard.now
+	now := a.dev.shards[0].now
 	turn := func() {
 		y.postRecv(1, y.sge(1000, 140))
 		x.postSend(datagramWQE(1, ah, ib.MulticastQPN), x.sge(0, 100))

@@ -1,25 +1,26 @@
 package nic
 
 import (
+	"slices"
+
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
 )
 
-// Commands that change what the shard knows, for do.
+// Commands that change what a shard knows.
 
 // attach makes a context known: its doorbell is looked at, its queue pairs share the port with those of other tenants.
-func (s *shard) attach(c *Context) func(clock.Time) {
-	return func(clock.Time) {
-		id := sharer(c)
-		t := s.tenants[id]
-		if t == nil {
-			t = &tenant{id: id}
-			s.tenants[id] = t
-		}
-		t.refs++
-		c.tenant = t
-		s.contexts = append(s.contexts, c)
+func (s *shard) attach(c *Context) {
+	id := sharer(c)
+	t := s.tenants[id]
+	if t == nil {
+		t = &tenant{id: id}
+		s.tenants[id] = t
 	}
+	t.refs++
+	p := c.parts[s.index]
+	p.tenant = t
+	s.parts = append(s.parts, p)
 }
 
 // sharer is who a context's share of the port belongs to: a user of his own, however many contexts he opens. The owner's
@@ -31,47 +32,44 @@ func sharer(c *Context) uint64 {
 	return c.cfg.Tenant
 }
 
-// detach forgets a context and its queue pairs, which it puts into qps.
-func (s *shard) detach(c *Context, qps *[]*QP) func(clock.Time) {
-	return func(clock.Time) {
-		for _, q := range c.slots {
-			if q != nil {
-				s.hide(q)
-				addCounters(&s.counters, &q.counters)
-				*qps = append(*qps, q)
-			}
-		}
-		c.slots, c.free, c.routes = nil, nil, routes{}
-		for i := len(s.held) - 1; i >= 0; i-- {
-			if s.held[i].ctx == c {
-				s.dropHeld(s.held[i])
-			}
-		}
-		for i := range s.contexts {
-			if s.contexts[i] == c {
-				s.contexts = append(s.contexts[:i], s.contexts[i+1:]...)
-				break
-			}
-		}
-		if c.tenant.refs--; c.tenant.refs == 0 {
-			delete(s.tenants, c.tenant.id)
+// detach makes all shards forget a context, and returns the queue pairs that it had.
+func (d *Device) detach(c *Context) []*QP {
+	gone := make([][]*QP, len(d.shards))
+	d.everywhere(func(s *shard, _ clock.Time) { gone[s.index] = s.detach(c) })
+	return slices.Concat(gone...)
+}
+
+// detach forgets a context and its queue pairs, which it returns.
+func (s *shard) detach(c *Context) (gone []*QP) {
+	p := c.parts[s.index]
+	for _, q := range p.slots {
+		if q != nil {
+			s.hide(q)
+			q.dead = true
+			addCounters(&s.counters, &q.counters)
+			gone = append(gone, q)
 		}
 	}
+	p.slots, p.free = nil, nil
+	for i := len(s.held) - 1; i >= 0; i-- {
+		if s.held[i].ctx == c {
+			s.dropHeld(s.held[i])
+		}
+	}
+	if i := slices.Index(s.parts, p); i >= 0 {
+		s.parts = slices.Delete(s.parts, i, i+1)
+	}
+	if p.tenant.refs--; p.tenant.refs == 0 {
+		delete(s.tenants, p.tenant.id)
+	}
+	return gone
 }
 
 // publish gives a queue pair its slot and makes it findable.
 func (s *shard) publish(q *QP) func(clock.Time) {
 	return func(clock.Time) {
-		c := q.ctx
-		if n := len(c.free); n > 0 {
-			q.slot = c.free[n-1]
-			c.free = c.free[:n-1]
-			c.slots[q.slot] = q
-		} else {
-			q.slot = uint32(len(c.slots))
-			c.slots = append(c.slots, q)
-		}
-		q.flow.tenant = c.tenant
+		q.part.add(q)
+		q.flow.tenant = q.part.tenant
 		s.table.publish(q)
 	}
 }
@@ -82,9 +80,7 @@ func (s *shard) retire(q *QP) func(clock.Time) {
 		s.hide(q)
 		q.dead = true
 		addCounters(&s.counters, &q.counters)
-		c := q.ctx
-		c.slots[q.slot] = nil
-		c.free = append(c.free, q.slot)
+		q.part.remove(q)
 	}
 }
 
@@ -107,10 +103,6 @@ func (s *shard) forgetWork(q *QP) {
 	q.block.Reset()
 }
 
-func (s *shard) forgetHeld(q *CQ) func(clock.Time) {
-	return func(clock.Time) { s.dropHeld(q) }
-}
-
 func (s *shard) query(q *QP, attr *ib.QPAttr) func(clock.Time) {
 	return func(now clock.Time) {
 		*attr = q.attr
@@ -125,9 +117,9 @@ func (s *shard) query(q *QP, attr *ib.QPAttr) func(clock.Time) {
 }
 
 // failAll takes every queue pair to the error state: the device is going away.
-func (s *shard) failAll(clock.Time) {
-	for _, c := range s.contexts {
-		for _, q := range c.slots {
+func (s *shard) failAll() {
+	for _, p := range s.parts {
+		for _, q := range p.slots {
 			if q != nil && q.state != ib.StateErr {
 				s.fail(q, noEvent)
 			}

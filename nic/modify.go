@@ -19,7 +19,7 @@ func (c *Context) ModifyQP(q *QP, a *ib.QPAttr, mask ib.QPAttrMask) error {
 		return fmt.Errorf("modify qp: %w", err)
 	}
 	var err error
-	c.shard.do(c.shard.modify(q.real(), a, mask, &err))
+	q.shard.do(q.shard.modify(q.real(), a, mask, &err))
 	if err != nil {
 		return fmt.Errorf("modify qp %#x: %w", uint32(q.qpn), err)
 	}

@@ -85,7 +85,7 @@ func TestCreateQPRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
-	if used != a.dev.ledger.used || a.pd.refs != 1 || a.cq.refs != 0 || a.dev.shard.table.live != 0 {
+	if used != a.dev.ledger.used || a.pd.refs != 1 || a.cq.refs != 0 || a.dev.shards[0].table.live != 0 {
 		t.Error("a refused queue pair left something behind")
 	}
 }

@@ -44,10 +44,7 @@ type Traffic struct {
 
 // Traffic returns what the port has carried since the device was made. No shard notices.
 func (d *Device) Traffic() Traffic {
-	p := d.shard.port.Counters()
-	if p == nil {
-		return Traffic{}
-	}
+	p := d.portCounters()
 	return Traffic{p.SentPackets.Load(), p.SentBytes.Load(), p.ReceivedPackets.Load(), p.ReceivedBytes.Load()}
 }
 

@@ -29,6 +29,7 @@ type QPConfig struct {
 type QP struct {
 	ctx            *Context
 	shard          *shard
+	part           *part // of the context on the shard
 	pd             *PD
 	typ            ib.QPType
 	xrc            *xrcDomain // of a target, which has neither PD nor CQs
@@ -80,6 +81,10 @@ func (q *QP) QPN() ib.QPN { return q.qpn }
 
 // Slot returns the queue pair's bit in the context's doorbell page.
 func (q *QP) Slot() uint32 { return q.slot }
+
+// Shard returns which of the device's shards the queue pair belongs to: who has rung its bit looks whether that one
+// sleeps.
+func (q *QP) Shard() int { return q.shard.index }
 
 // Cap returns the real capacities.
 func (q *QP) Cap() ib.QPCap { return q.cap }
@@ -133,19 +138,19 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	if err := guarded(block.Reset); err != nil {
 		return nil, err
 	}
-	number, ok := c.shard.table.take()
-	if !ok {
-		return nil, fmt.Errorf("all queue pair numbers are in use: %w", syscall.ENOMEM)
+	p, number, err := c.settle()
+	if err != nil {
+		return nil, err
 	}
 	q = &QP{
-		ctx: c, shard: c.shard, pd: cfg.PD, typ: cfg.Type,
+		ctx: c, shard: p.shard, part: p, pd: cfg.PD, typ: cfg.Type,
 		sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, sigAll: cfg.SigAll,
 		cap: capacity, cookie: cfg.Cookie, handle: cfg.Handle,
 		qpn: number, alive: true, block: block, timerAt: -1,
 	}
 	q.attr.Cap = capacity
 	q.flow.qp, q.waiter.qp = q, q
-	q.outstanding.Enter(&c.shard.inFlight)
+	q.outstanding.Enter(&q.shard.inFlight)
 	q.engine = c.dev.newEngine(q)
 	q.congestion.engine, _ = q.engine.(paced)
 	q.pd.refs++
@@ -158,7 +163,7 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 		q.srq.refs++
 	}
 	// Built; now everybody may find it.
-	c.shard.do(c.shard.publish(q))
+	q.shard.do(q.shard.publish(q))
 	return q, nil
 }
 
@@ -215,7 +220,7 @@ func (c *Context) QueryQP(q *QP) (attr ib.QPAttr, capacity ib.QPCap, sigAll bool
 	if q == nil || q.ctx != c {
 		return ib.QPAttr{State: ib.StateUnknown, CurState: ib.StateUnknown}, ib.QPCap{}, false
 	}
-	c.shard.do(c.shard.query(q.real(), &attr))
+	q.shard.do(q.shard.query(q.real(), &attr))
 	return attr, q.cap, q.sigAll
 }
 
@@ -234,7 +239,7 @@ func (c *Context) DestroyQP(q *QP) error {
 	if q.attached > 0 {
 		return fmt.Errorf("destroy qp %#x: it is attached to %d multicast groups: %w", uint32(q.qpn), q.attached, syscall.EBUSY)
 	}
-	c.shard.do(c.shard.retire(q))
+	q.shard.do(q.shard.retire(q))
 	c.releaseWindows(q)
 	q.release()
 	return nil
@@ -244,6 +249,7 @@ func (c *Context) DestroyQP(q *QP) error {
 func (q *QP) release() {
 	q.alive = false
 	q.shard.table.put(q.qpn)
+	q.part.taken--
 	q.pd.refs--
 	q.sendCQ.detach(q.cap.MaxSendWR)
 	if q.recvCQ != nil {

@@ -13,17 +13,32 @@ const (
 	maxQPs = 1 << (qpnBits - 2)
 )
 
-// qpTable finds queue pairs by number. A number is a keyed permutation of slot and generation: unpredictable outside, an
-// index inside. The slot's queue pair is compared with the whole number, so a number of an earlier generation finds
-// nothing.
+// ShardOf returns which of so many shards a queue pair number belongs to: its lowest bits say it, so that whoever has a
+// packet in hand can tell, a program in the kernel or the sender. A number that is no shard's is taken for the first one's;
+// no queue pair has it.
+func ShardOf(n ib.QPN, shards int) int {
+	if i := int(n) & (1<<shardBits(shards) - 1); i < shards {
+		return i
+	}
+	return 0
+}
+
+// shardBits is how many bits of a queue pair number say which shard it belongs to.
+func shardBits(shards int) uint { return uint(bits.Len(uint(shards - 1))) }
+
+// qpTable finds the queue pairs of a shard by number. A number is the shard in its lowest bits, and above them a keyed
+// permutation of slot and generation: unpredictable outside, an index inside. The slot's queue pair is compared with the
+// whole number, so a number of an earlier generation finds nothing.
 //
 // There are at least twice as many slots as queue pairs, reused in the order in which they became free, each with its
-// next generation: a number comes back after 2^23 others. Numbers are taken and given back from anywhere; the shard alone
-// publishes, hides and finds.
+// next generation: a number comes back after 2^23 others, divided by the shards. Numbers are taken and given back from
+// anywhere; the shard alone publishes, hides and finds.
 type qpTable struct {
-	perm     qpnPermutation
-	slots    []*QP
-	slotBits uint
+	perm      qpnPermutation
+	slots     []*QP
+	slotBits  uint
+	shard     uint32
+	shardBits uint
 
 	mu       sync.Mutex // control goroutines take numbers and give them back
 	capacity int
@@ -34,18 +49,21 @@ type qpTable struct {
 	frees    int
 }
 
-func newQPTable(capacity int, random func() uint64) *qpTable {
-	capacity = min(max(capacity, 1), maxQPs)
+func newQPTable(capacity, shard, shards int, random func() uint64) *qpTable {
+	share := shardBits(shards)
+	capacity = min(max(capacity, 1), maxQPs>>share)
 	slotBits := uint(bits.Len(uint(2*capacity - 1)))
 	n := 1 << slotBits
 	t := &qpTable{
-		perm:     newQPNPermutation(random),
-		slots:    make([]*QP, n),
-		slotBits: slotBits,
-		capacity: capacity,
-		gens:     make([]uint32, n),
-		free:     make([]uint32, n),
-		frees:    n,
+		perm:      newQPNPermutation(qpnBits-share, random),
+		slots:     make([]*QP, n),
+		slotBits:  slotBits,
+		shard:     uint32(shard),
+		shardBits: share,
+		capacity:  capacity,
+		gens:      make([]uint32, n),
+		free:      make([]uint32, n),
+		frees:     n,
 	}
 	for i := range t.free {
 		t.gens[i] = uint32(random()) & t.genMask()
@@ -56,7 +74,7 @@ func newQPTable(capacity int, random func() uint64) *qpTable {
 	return t
 }
 
-func (t *qpTable) genMask() uint32 { return 1<<(qpnBits-t.slotBits) - 1 }
+func (t *qpTable) genMask() uint32 { return 1<<(qpnBits-t.shardBits-t.slotBits) - 1 }
 
 // take returns a number that nobody has, and false when all are taken.
 func (t *qpTable) take() (ib.QPN, bool) {
@@ -73,10 +91,17 @@ func (t *qpTable) take() (ib.QPN, bool) {
 		v := t.gens[slot]<<t.slotBits | slot
 		t.gens[slot] = (t.gens[slot] + 1) & t.genMask()
 		// QP0 and QP1 are management's, the highest number is multicast's.
-		if n := ib.QPN(t.perm.forward(v)); n > ib.GSI && n != ib.MulticastQPN {
+		if n := ib.QPN(t.perm.forward(v)<<t.shardBits | t.shard); n > ib.GSI && n != ib.MulticastQPN {
 			return n, true
 		}
 	}
+}
+
+// count returns how many numbers are taken.
+func (t *qpTable) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live
 }
 
 // publish makes q findable by its number, which take returned.
@@ -107,38 +132,45 @@ func (t *qpTable) find(n ib.QPN) *QP {
 }
 
 func (t *qpTable) slot(n ib.QPN) uint32 {
-	return t.perm.inverse(uint32(n)&ib.QPNMask) & (1<<t.slotBits - 1)
+	return t.perm.inverse(uint32(n)&ib.QPNMask>>t.shardBits) & (1<<t.slotBits - 1)
 }
 
-// qpnPermutation is a keyed permutation of the 24-bit numbers: a balanced Feistel network of four rounds.
-type qpnPermutation [4]struct{ add, mul uint64 }
+// qpnPermutation is a keyed permutation of the numbers of some width, at most 24 bits: a Feistel network of four rounds,
+// whose halves differ by a bit where the width is odd.
+type qpnPermutation struct {
+	keys  [4]struct{ add, mul uint64 }
+	right uint      // bits of the right half
+	masks [2]uint32 // of the left half and of the right one
+}
 
-func newQPNPermutation(random func() uint64) (p qpnPermutation) {
-	for i := range p {
-		p[i].add, p[i].mul = random(), random()|1
+func newQPNPermutation(width uint, random func() uint64) (p qpnPermutation) {
+	p.right = width / 2
+	p.masks = [2]uint32{1<<(width-p.right) - 1, 1<<p.right - 1}
+	for i := range p.keys {
+		p.keys[i].add, p.keys[i].mul = random(), random()|1
 	}
 	return p
 }
 
 func (p *qpnPermutation) mix(round int, half uint32) uint32 {
-	h := (uint64(half) + p[round].add) * p[round].mul
+	h := (uint64(half) + p.keys[round].add) * p.keys[round].mul
 	h ^= h >> 31
 	h *= 0x9e3779b97f4a7c15
-	return uint32(h >> 52)
+	return uint32(h>>52) & p.masks[round&1]
 }
 
 func (p *qpnPermutation) forward(v uint32) uint32 {
-	l, r := v>>12, v&0xfff
-	for i := range p {
+	l, r := v>>p.right, v&p.masks[1]
+	for i := range p.keys {
 		l, r = r, l^p.mix(i, r)
 	}
-	return l<<12 | r
+	return l<<p.right | r
 }
 
 func (p *qpnPermutation) inverse(v uint32) uint32 {
-	l, r := v>>12, v&0xfff
-	for i := len(p) - 1; i >= 0; i-- {
+	l, r := v>>p.right, v&p.masks[1]
+	for i := len(p.keys) - 1; i >= 0; i-- {
 		l, r = r^p.mix(i, l), l
 	}
-	return l<<12 | r
+	return l<<p.right | r
 }

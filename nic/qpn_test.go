@@ -8,27 +8,37 @@ import (
 )
 
 func TestQPNPermutation(t *testing.T) {
-	p := newQPNPermutation(rand.New(rand.NewPCG(1, 2)).Uint64)
-	seen := make([]bool, 1<<24)
-	for v := uint32(0); v < 1<<24; v += 37 {
-		n := p.forward(v)
-		if n >= 1<<24 || seen[n] {
-			t.Fatalf("%#x maps to %#x, which is out of range or taken", v, n)
-		}
-		seen[n] = true
-		if p.inverse(n) != v {
-			t.Fatalf("%#x maps to %#x and back to %#x", v, n, p.inverse(n))
+	for _, width := range []uint{24, 23, 22, 19} {
+		p := newQPNPermutation(width, rand.New(rand.NewPCG(1, 2)).Uint64)
+		seen := make([]bool, 1<<width)
+		for v := uint32(0); v < 1<<width; v += 37 {
+			n := p.forward(v)
+			if n >= 1<<width || seen[n] {
+				t.Fatalf("%d bits: %#x maps to %#x, which is out of range or taken", width, v, n)
+			}
+			seen[n] = true
+			if p.inverse(n) != v {
+				t.Fatalf("%d bits: %#x maps to %#x and back to %#x", width, v, n, p.inverse(n))
+			}
 		}
 	}
 }
 
 func TestQPNumbers(t *testing.T) {
+	for _, shards := range []int{1, 4, 7} {
+		for shard := range shards {
+			numbers(t, shard, shards)
+		}
+	}
+}
+
+func numbers(t *testing.T, shard, shards int) {
 	const capacity = 100
-	table := newQPTable(capacity, rand.New(rand.NewPCG(3, 4)).Uint64)
+	table := newQPTable(capacity, shard, shards, rand.New(rand.NewPCG(3, 4)).Uint64)
 	last := map[ib.QPN]int{}
 	var live []*QP
 	var stale []ib.QPN
-	for i := range 60000 {
+	for i := range 60000 / shards {
 		if len(live) == capacity {
 			if _, ok := table.take(); ok {
 				t.Fatal("a number beyond the capacity")
@@ -50,6 +60,9 @@ func TestQPNumbers(t *testing.T) {
 		if n <= ib.GSI || n >= ib.MulticastQPN {
 			t.Fatalf("number %s is reserved", n)
 		}
+		if ShardOf(n, shards) != shard {
+			t.Fatalf("number %s is of shard %d, not of %d of %d", n, ShardOf(n, shards), shard, shards)
+		}
 		if at, ok := last[n]; ok {
 			t.Fatalf("number %s was used at %d and again at %d", n, at, i)
 		}
@@ -69,7 +82,7 @@ func TestQPNumbers(t *testing.T) {
 }
 
 func TestFindAllocatesNothing(t *testing.T) {
-	table := newQPTable(16, rand.New(rand.NewPCG(3, 4)).Uint64)
+	table := newQPTable(16, 0, 1, rand.New(rand.NewPCG(3, 4)).Uint64)
 	n, _ := table.take()
 	table.publish(&QP{qpn: n})
 	if a := testing.AllocsPerRun(1000, func() { table.find(n) }); a != 0 {

@@ -171,7 +171,9 @@ func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *trans
 		e.SrcQP, e.SL = uint32(c.SrcQP), c.SL
 		e.Timestamp = uint64(s.stamp)
 	}
-	posted = to.queue.Post(s.now, e, c.Solicited)
+	if posted = to.queue.Post(s.now, e, c.Solicited); !posted {
+		s.noteOverrun(to)
+	}
 	if to.queue.Deadline() != never {
 		s.noteHeld(to)
 	}

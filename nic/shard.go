@@ -47,9 +47,10 @@ type shard struct {
 	waiting  ring[*waiter] // for room in flight
 	timers   timers
 	tenants  map[uint64]*tenant
-	contexts []*Context
-	overruns []*CQ // that died since the last look
-	held     []*CQ // that hold an event back
+	groups   map[ib.GID]*group // the device's
+	parts    []*part           // of contexts
+	overruns []*CQ             // that died since the last look
+	held     []*CQ             // that hold an event back
 
 	burst   *wire.Burst
 	settled int // frames of the burst that are whole
@@ -63,16 +64,13 @@ type shard struct {
 	recvWQE abi.RecvWQE
 	cqe     abi.CQE
 
-	counters    transport.Counters // of queue pairs that are gone
-	drops       drops
-	informed    informed
-	ecnMarked   uint64
-	cnpsSent    uint64
-	cnpsHandled uint64
-	lost        uint64 // frames that a port that failed or was congested too long did not take
+	tally
+	drops    drops
+	informed informed
 
-	in   inbox
-	wait sleeper
+	roads roads
+	in    inbox
+	wait  sleeper
 }
 
 func newShard(d *Device, index int, port Port, random func() uint64) (*shard, error) {
@@ -80,9 +78,10 @@ func newShard(d *Device, index int, port Port, random func() uint64) (*shard, er
 		dev:      d,
 		index:    index,
 		port:     port,
-		inFlight: transport.InFlight{Limit: d.limits.InFlight},
-		table:    newQPTable(int(d.limits.MaxQP), random),
+		inFlight: transport.InFlight{Limit: d.limits.share(len(d.cfg.Ports))},
+		table:    newQPTable(int(d.limits.MaxQP), index, len(d.cfg.Ports), random),
 		tenants:  make(map[uint64]*tenant),
+		groups:   make(map[ib.GID]*group),
 		burst:    wire.NewBurst(burstFrames),
 		packets:  make([]wire.Packet, recvPackets),
 		slots:    make([]uint32, 0, bellSlots),
@@ -107,6 +106,7 @@ func (s *shard) round(now clock.Time) (busy bool) {
 	if gap > stall {
 		limit = drainPackets
 	}
+	busy = s.accept(now, recvPackets) > 0 || busy
 	busy = s.receive(now, limit) > 0 || busy
 	busy = s.expire(now) || busy
 	busy = s.transmit(now) || busy
@@ -133,15 +133,15 @@ const congestionPause = 100 * time.Microsecond
 
 // doorbells schedules the queue pairs that were rung. A bit is a hint: what was posted stands in the rings.
 func (s *shard) doorbells() (busy bool) {
-	for i := 0; i < len(s.contexts); i++ {
-		c := s.contexts[i]
-		if c.bell == nil || c.dead.Load() || !s.pending(c) {
+	for i := 0; i < len(s.parts); i++ {
+		p := s.parts[i]
+		if p.bell == nil || p.ctx.dead.Load() || !s.pending(p) {
 			continue
 		}
 		busy = true
-		for _, slot := range s.rung(c) {
-			if uint64(slot) < uint64(len(c.slots)) && c.slots[slot] != nil {
-				s.sched.add(&c.slots[slot].flow)
+		for _, slot := range s.rung(p) {
+			if q := p.at(slot); q != nil {
+				s.sched.add(&q.flow)
 			}
 		}
 	}
@@ -149,14 +149,14 @@ func (s *shard) doorbells() (busy bool) {
 }
 
 // pending and rung touch the doorbell page; a context whose page is gone is finished.
-func (s *shard) pending(c *Context) bool {
-	defer s.containContext(c)
-	return c.bell.Pending()
+func (s *shard) pending(p *part) bool {
+	defer s.containContext(p.ctx)
+	return p.bell.Pending()
 }
 
-func (s *shard) rung(c *Context) []uint32 {
-	defer s.containContext(c)
-	return c.bell.Take(s.slots[:0])
+func (s *shard) rung(p *part) []uint32 {
+	defer s.containContext(p.ctx)
+	return p.bell.Take(s.slots[:0])
 }
 
 func (s *shard) containContext(c *Context) {
@@ -169,10 +169,15 @@ func (s *shard) containContext(c *Context) {
 	}
 }
 
-// receive takes packets from the port until it has none or limit is reached, and returns how many there were.
+// receive takes packets from the port until it has none or limit is reached, and returns how many there were. It stops
+// where another shard has no room for what there may be.
 func (s *shard) receive(now clock.Time, limit int) (n int) {
 	for n < limit {
-		got := s.port.Recv(now, s.packets)
+		room := s.clearance()
+		if s.roads.stalled = room == 0; s.roads.stalled {
+			break
+		}
+		got := s.port.Recv(now, s.packets[:room])
 		if got == 0 {
 			break
 		}
@@ -180,12 +185,16 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 		n += got
 		for i := range s.packets[:got] {
 			p := &s.packets[i]
+			if s.elsewhere(now, p) {
+				continue
+			}
 			if p.Packets() > 1 {
 				s.takeRun(now, p)
 				continue
 			}
 			s.take(now, p)
 		}
+		s.wakeOthers()
 	}
 	return n
 }
@@ -238,16 +247,18 @@ func (s *shard) expire(now clock.Time) (busy bool) {
 	}
 	for i := len(s.held) - 1; i >= 0; i-- {
 		q := s.held[i]
-		if q.queue.Deadline().After(now) {
-			if q.queue.Deadline() == never {
-				s.dropHeld(q)
-			}
+		if t := q.queue.Deadline(); t != never && t.After(now) {
 			continue
 		}
-		busy = true
 		s.dropHeld(q)
-		if err := guarded(func() { q.queue.Expire(now) }); err != nil {
-			s.kill(q.ctx, err.Error())
+		if q.queue.Deadline() != never {
+			busy = true
+			if err := guarded(func() { q.queue.Expire(now) }); err != nil {
+				s.kill(q.ctx, err.Error())
+			}
+		}
+		if q.queue.Deadline() != never {
+			s.noteHeld(q) // another shard posted meanwhile
 		}
 	}
 	return busy
@@ -367,12 +378,13 @@ func (s *shard) quiesce(now clock.Time) {
 	if s.wait.stop {
 		return // the port is closed, and contexts quiesced before that
 	}
+	defer func() { s.roads.insist = false }()
 	for tries, total := 0, 0; ; {
 		took := s.send(now)
-		n := s.receive(now, recvPackets)
+		n := s.receive(now, recvPackets) + s.accept(now, recvPackets)
 		total += n
 		switch {
-		case n == 0 && s.burst.Len() == 0, total > drainPackets:
+		case n == 0 && s.burst.Len() == 0 && !s.roads.stalled, total > drainPackets:
 			return
 		case n > 0 || took:
 			tries = 0
@@ -380,6 +392,7 @@ func (s *shard) quiesce(now clock.Time) {
 			s.lost += uint64(s.burst.Len())
 			s.burst.Consume(s.burst.Len())
 			s.settled = 0
+			s.roads.insist = true
 		default:
 			tries++
 			if !s.dev.cfg.Manual {
@@ -389,8 +402,17 @@ func (s *shard) quiesce(now clock.Time) {
 	}
 }
 
+// empty takes what other shards have handed over so far.
+func (s *shard) empty(now clock.Time) {
+	if !s.wait.stop {
+		s.accept(now, laneParcels)
+	}
+}
+
 // idle reports whether nothing is left to send.
 func (s *shard) idle() (idle bool) {
-	s.do(func(clock.Time) { idle = s.sched.ready == 0 && s.burst.Len() == 0 && s.timers.next().After(s.now) })
+	s.do(func(clock.Time) {
+		idle = s.sched.ready == 0 && s.burst.Len() == 0 && s.vacant() && s.timers.next().After(s.now)
+	})
 	return idle
 }

@@ -185,7 +185,7 @@ func TestCongestedPort(t *testing.T) {
 	for range 5 {
 		a.dev.Step(w.now)
 	}
-	if n := a.dev.shard.burst.Len(); n != 2 {
+	if n := a.dev.shards[0].burst.Len(); n != 2 {
 		t.Errorf("%d frames wait, want 2", n)
 	}
 	a.port.stuck = false
@@ -215,14 +215,14 @@ func TestDeregWaitsForGrace(t *testing.T) {
 		a.port.stuck = true
 		x.postSend(sendWQE(1), ib.SGE{Addr: 0x900000, Length: 1 << 16, LKey: mr.LKey()})
 		a.dev.Step(w.now)
-		if a.dev.shard.burst.Len() == 0 {
+		if a.dev.shards[0].burst.Len() == 0 {
 			t.Fatal("nothing waits for the port")
 		}
 		a.port.stuck = stuck
 		if err := a.ctx.DeregMR(mr); err != nil {
 			t.Fatal(err)
 		}
-		if a.dev.shard.burst.Len() != 0 {
+		if a.dev.shards[0].burst.Len() != 0 {
 			t.Error("frames still wait after the grace point")
 		}
 		region.closed = true

@@ -70,7 +70,7 @@ func (c *Context) openTarget(cfg *TargetConfig, find func(*xrcDomain) (*QP, erro
 		return nil, err
 	}
 	q := &QP{
-		ctx: c, shard: c.shard, typ: t.typ, cookie: cfg.Cookie, handle: cfg.Handle, qpn: t.qpn, alive: true,
+		ctx: c, shard: t.shard, typ: t.typ, cookie: cfg.Cookie, handle: cfg.Handle, qpn: t.qpn, alive: true,
 		of: t, xrcd: cfg.XRCD,
 	}
 	q.xrcd.refs++
@@ -89,20 +89,21 @@ func (c *Context) makeTarget(d *xrcDomain) (*QP, error) {
 		return nil, err
 	}
 	block.Reset()
-	number, ok := c.shard.table.take()
-	if !ok {
-		return nil, fmt.Errorf("all queue pair numbers are in use: %w", syscall.ENOMEM)
+	p := d.home.parts[d.shard.index]
+	number, err := p.take()
+	if err != nil {
+		return nil, err
 	}
 	q := &QP{
-		ctx: d.home, shard: c.shard, typ: ib.QPTypeXRCRecv, xrc: d, cap: capacity, handle: uint32(number), qpn: number,
+		ctx: d.home, shard: p.shard, part: p, typ: ib.QPTypeXRCRecv, xrc: d, cap: capacity, handle: uint32(number), qpn: number,
 		alive: true, block: block, timerAt: -1,
 	}
 	q.attr.Cap = capacity
 	q.flow.qp, q.waiter.qp = q, q
-	q.outstanding.Enter(&c.shard.inFlight)
+	q.outstanding.Enter(&q.shard.inFlight)
 	q.engine = c.dev.newEngine(q)
 	q.congestion.engine, _ = q.engine.(paced)
-	c.shard.do(c.shard.publish(q))
+	q.shard.do(q.shard.publish(q))
 	return q, nil
 }
 
@@ -115,9 +116,10 @@ func (c *Context) closeTarget(q *QP) {
 	q.xrcd.refs--
 	c.purse.uncharge(resQPs, 1)
 	if q.xrcd.domain.forget(q) {
-		c.shard.do(c.shard.retire(q.of))
+		q.shard.do(q.shard.retire(q.of))
 		q.of.alive = false
-		c.shard.table.put(q.qpn)
+		q.shard.table.put(q.qpn)
+		q.of.part.taken--
 	}
 }
 

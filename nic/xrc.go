@@ -47,7 +47,9 @@ type xrcDomain struct {
 	home *Context
 	refs int // XRCDs; guarded by xrcRegistry.mu
 
-	srqs map[uint32]*SRQ // by number; the shard's own
+	// A domain lives on one shard: its targets belong to it, since what they share has no lock.
+	shard *shard
+	srqs  map[uint32]*SRQ // by number; the shard's own
 
 	mu    sync.Mutex       // held for moments; nothing is asked of the shard meanwhile
 	opens map[ib.QPN][]*QP // handles of each target
@@ -60,6 +62,7 @@ type xrcRegistry struct {
 	named   map[XRCDName]*xrcDomain
 	numbers map[uint32]struct{}
 	last    uint32
+	domains uint64 // ever made: they take shards in turns
 }
 
 // OpenXRCD opens or makes an XRC domain (ibv_open_xrcd). As in Linux the error wraps EAGAIN if there is none and it is not
@@ -119,8 +122,11 @@ func (c *Context) openXRCD(cfg XRCDConfig) (*XRCD, error) {
 
 func (c *Context) newXRCDomain(name XRCDName) *xrcDomain {
 	d := &xrcDomain{name: name, srqs: make(map[uint32]*SRQ), opens: make(map[ib.QPN][]*QP)}
-	d.home = &Context{dev: c.dev, shard: c.shard, cfg: ContextConfig{Tenant: c.cfg.Tenant}, async: d.raise, bellFD: -1}
-	c.shard.do(c.shard.attach(d.home))
+	d.home = &Context{dev: c.dev, cfg: ContextConfig{Tenant: c.cfg.Tenant}, async: d.raise, bellFD: -1}
+	_ = d.home.divide(nil) // there is no page that could be wrong
+	c.dev.everywhere(func(s *shard, _ clock.Time) { s.attach(d.home) })
+	d.shard = c.dev.shards[c.dev.xrc.domains%uint64(len(c.dev.shards))]
+	c.dev.xrc.domains++
 	return d
 }
 
@@ -152,8 +158,7 @@ func (c *Context) forgetXRCD(x *XRCD) {
 	if r.named[d.name] == d {
 		delete(r.named, d.name)
 	}
-	var none []*QP
-	c.shard.do(c.shard.detach(d.home, &none))
+	c.dev.detach(d.home)
 }
 
 func (c *Context) ownsXRCD(x *XRCD) error {
@@ -184,7 +189,7 @@ func (q *SRQ) join(x *XRCD, cq *CQ) error {
 	x.refs++
 	cq.attach(0)
 	cq.share(q)
-	q.ctx.shard.do(func(clock.Time) { x.domain.srqs[q.number] = q })
+	x.domain.shard.do(func(clock.Time) { x.domain.srqs[q.number] = q })
 	return nil
 }
 
@@ -194,15 +199,16 @@ const srqnMask = 1<<24 - 1
 // force it does that nevertheless: the receive ends nowhere.
 func (q *SRQ) leave(force bool) (left bool) {
 	d := q.xrcd.domain
-	q.ctx.shard.do(func(clock.Time) {
-		for _, t := range d.home.slots {
+	d.shard.do(func(clock.Time) {
+		targets := d.home.parts[d.shard.index].slots
+		for _, t := range targets {
 			if t != nil && t.pool == q && t.inHand && !force {
 				return
 			}
 		}
 		left = true
 		delete(d.srqs, q.number)
-		for _, t := range d.home.slots {
+		for _, t := range targets {
 			if t != nil && t.pool == q {
 				t.pool = nil
 			}
