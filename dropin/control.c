@@ -144,7 +144,9 @@ static int receive_message(int fd, struct message *m, size_t *size, struct sn_fd
 	return 0;
 }
 
-/* Judges a reply: 0, the refusal's errno, EPROTO for what is none, EAGAIN for one of another request. */
+/* Judges a reply: 0, the refusal's errno, EPROTO for what is none, ANOTHER for one of another request. */
+enum { ANOTHER = -1 };
+
 static int judge(const struct message *m, size_t size, uint32_t tag, size_t reply_size, char *sentence)
 {
 	size_t body = size - SOFTNIC_CTL_HEADER_SIZE;
@@ -162,7 +164,7 @@ static int judge(const struct message *m, size_t size, uint32_t tag, size_t repl
 		return m->header.error < 4096 ? (int)m->header.error : EPROTO;
 	}
 	if (m->header.tag != tag)
-		return EAGAIN;
+		return ANOTHER;
 	return body == reply_size ? 0 : EPROTO;
 }
 
@@ -203,7 +205,7 @@ static int exchange(struct sn_conn *conn, uint16_t op, const void *request, size
 		err = judge(&m, size, conn->tag, reply_size, sentence);
 		if (err)
 			close_all(receive);
-	} while (err == EAGAIN);
+	} while (err == ANOTHER);
 	if (!err && reply_size)
 		memcpy(reply, m.body, reply_size);
 	return err;
