@@ -1,0 +1,82 @@
+/* A process forks in the middle of its work. The parent goes on as if nothing had been; the child cannot use what the
+ * parent had opened, nor hurt it, and opens a device of its own. */
+#include "testing.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* In the child. */
+static void inherited(struct side *a)
+{
+	struct ibv_sge sge = side_sge(a, 0, 8);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_port_attr port;
+	struct ibv_wc wc;
+
+	memset(a->mem, 0xcc, a->size);
+	REQUIRE(test_post_send(a->qp, &wr) != 0);
+	REQUIRE(ibv_poll_cq(a->cq, 1, &wc) <= 0);
+	REQUIRE(ibv_query_port(a->context, 1, &port) != 0);
+	REQUIRE(ibv_alloc_pd(a->context) == NULL);
+}
+
+static void child(struct side *a, bool clean)
+{
+	struct ibv_context *context;
+	struct side c, d;
+
+	inherited(a);
+	context = test_open();
+	side_open(&c, context);
+	side_open(&d, context);
+	side_qp(&c, IBV_QPT_RC);
+	side_qp(&d, IBV_QPT_RC);
+	test_connect(&c, &d);
+	for (int i = 0; i < 20; i++)
+		test_message(&c, &d, 1000);
+	side_close(&c);
+	side_close(&d);
+	REQUIRE_EQ(ibv_close_device(context), 0);
+	if (clean) {
+		/* Some programs clean up what they have inherited. */
+		ibv_destroy_qp(a->qp);
+		ibv_destroy_cq(a->cq);
+		ibv_dereg_mr(a->mr);
+		ibv_dealloc_pd(a->pd);
+		ibv_close_device(a->context);
+	}
+	_exit(0);
+}
+
+int main(void)
+{
+	struct ibv_context *context;
+	struct side a, b;
+
+	REQUIRE_EQ(ibv_fork_init(), 0);
+	REQUIRE(ibv_is_fork_initialized() != IBV_FORK_DISABLED);
+	context = test_open();
+	side_open(&a, context);
+	side_open(&b, context);
+	side_qp(&a, IBV_QPT_RC);
+	side_qp(&b, IBV_QPT_RC);
+	test_connect(&a, &b);
+	for (int round = 0; round < 6; round++) {
+		int status;
+		pid_t pid = fork();
+
+		REQUIRE(pid >= 0);
+		if (pid == 0)
+			child(&a, round % 2);
+		for (int i = 0; i < 50; i++)
+			test_message(i % 2 ? &a : &b, i % 2 ? &b : &a, 3000);
+		REQUIRE_EQ(waitpid(pid, &status, 0), pid);
+		REQUIRE(WIFEXITED(status));
+		REQUIRE_EQ(WEXITSTATUS(status), 0);
+		test_message(&a, &b, 100);
+	}
+	side_close(&a);
+	side_close(&b);
+	REQUIRE_EQ(ibv_close_device(context), 0);
+	return 0;
+}
