@@ -173,7 +173,8 @@ func TestUDConversation(t *testing.T) {
 					t.Errorf("%d bytes: other bytes arrived", n)
 				}
 				attr := must(b.ctx.InitAHFromWC(1, &wc, b.buf.Bytes()))
-				if attr.GRH.DGID != a.end.GID || attr.GRH.TrafficClass != 0x28 || attr.GRH.HopLimit != 9 {
+				// The handle's traffic class, and ECT(0): the datagram asked to be marked.
+				if attr.GRH.DGID != a.end.GID || attr.GRH.TrafficClass != 0x2a || attr.GRH.HopLimit != 9 {
 					t.Errorf("address vector of the answer: %+v", attr)
 				}
 				back := must(b.pd.CreateAHFromWC(1, &wc, b.buf.Bytes()))
