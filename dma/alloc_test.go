@@ -1,6 +1,7 @@
 package dma
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/softnic/softnicd/ib"
@@ -74,18 +75,22 @@ func TestNoAllocation(t *testing.T) {
 var pieces2, pieces3 []wire.Piece
 
 func BenchmarkRemote(b *testing.B) {
-	tab := NewTable(1<<16, seeded())
-	pd := new(Domain)
-	var keys [1024]ib.RKey
-	for i := range keys {
-		mr := &MR{Domain: pd, Region: vast{size: 4096}, Length: 4096}
-		tab.Insert(mr)
-		keys[i] = mr.RKey
-	}
-	i := 0
-	for b.Loop() {
-		tab.Remote(pd, 1, keys[i&1023], 8, 8, 0)
-		i++
+	for _, n := range []int{4, 1024} {
+		b.Run(fmt.Sprint(n, " keys"), func(b *testing.B) {
+			tab := NewTable(1<<16, seeded())
+			pd := new(Domain)
+			keys := make([]ib.RKey, n)
+			for i := range keys {
+				mr := &MR{Domain: pd, Region: vast{size: 4096}, Length: 4096}
+				tab.Insert(mr)
+				keys[i] = mr.RKey
+			}
+			i := 0
+			for b.Loop() {
+				tab.Remote(pd, 1, keys[i&(n-1)], 8, 8, 0)
+				i++
+			}
+		})
 	}
 }
 

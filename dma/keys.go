@@ -1,5 +1,7 @@
 package dma
 
+import "sync/atomic"
+
 // keyBits is the part of a key that the device chooses. The low 8 bits are the variant, which the owner of a type 2
 // window may choose (IBA 10.6.3.1); for regions they are zero.
 const keyBits = 24
@@ -46,4 +48,23 @@ func (p *permutation) inverse(v uint32) uint32 {
 		l, r = r^p.round[i].mix(l), l
 	}
 	return l<<halfBits | r
+}
+
+// memo remembers the slots of keys that were looked up lately. It holds only what can be computed from the key at any time,
+// never what is in the slot, so it is never wrong; whoever guesses at keys wears it out and slows down, by the time of a
+// permutation, those that share a place with his guesses.
+type memo [memoPlaces]atomic.Uint64
+
+const (
+	memoPlaces = 1024
+	memoValid  = 1 << (2 * keyBits)
+)
+
+func (m *memo) look(key uint32) (slot uint32, ok bool) {
+	v := m[key%memoPlaces].Load()
+	return uint32(v) & (1<<keyBits - 1), v>>keyBits == uint64(key)|memoValid>>keyBits
+}
+
+func (m *memo) keep(key, slot uint32) {
+	m[key%memoPlaces].Store(memoValid | uint64(key)<<keyBits | uint64(slot))
 }

@@ -83,6 +83,7 @@ type Table struct {
 	perm     permutation
 	slots    []atomic.Pointer[entry]
 	slotBits uint
+	memo     memo
 
 	mu       sync.Mutex
 	capacity int
@@ -296,5 +297,11 @@ func (t *Table) find(key uint32) *entry {
 }
 
 func (t *Table) slot(key uint32) uint32 {
-	return t.perm.inverse(key>>8) & (1<<t.slotBits - 1)
+	key >>= 8
+	slot, ok := t.memo.look(key)
+	if !ok {
+		slot = t.perm.inverse(key) & (1<<t.slotBits - 1)
+		t.memo.keep(key, slot)
+	}
+	return slot
 }
