@@ -49,13 +49,15 @@ func (c *changes) stir() {
 		take(&c.left.Drains, e.startDrain(c.dice))
 	case which == 1 && c.left.Resizes > 0:
 		take(&c.left.Resizes, oneOf(c.dice, e.app.queues...).resize(c.dice))
+	case which == 3 && c.left.Rebirths > 0:
+		take(&c.left.Rebirths, conn.rebirth(c.dice))
 	}
 }
 
 // isLively reports whether a connection does what it should, and may be disturbed.
 func (c *connection) isLively() bool {
 	for _, e := range c.ends {
-		if e.app.gone() || e.closed || e.failed || e.cut || e.sqd != nil || e.learns != never {
+		if e.app.gone() || e.closed || e.failed || e.cut || e.sqd != nil || e.sleeps != 0 || e.learns != never {
 			return false
 		}
 	}

@@ -126,13 +126,13 @@ func (e *endpoint) checkNumbers() {
 	theirs, _, _ := e.peer.app.ctx.QueryQP(e.peer.qp)
 	if mine.SQPSN != psn || theirs.RQPSN != psn {
 		e.app.w.failf("%s: after %d requests from psn %v the next is %v, its peer expects %v and it should be %v",
-			e.name, e.posted, e.side.StartPSN, mine.SQPSN, theirs.RQPSN, psn)
+			e.name, e.posted, e.start, mine.SQPSN, theirs.RQPSN, psn)
 	}
 }
 
 // numberOf is the packet sequence number with which request #n begins.
 func (e *endpoint) numberOf(n int) ib.PSN {
-	mtu, psn := e.conn.plan.MTU.Bytes(), e.side.StartPSN
+	mtu, psn := e.conn.plan.MTU.Bytes(), e.start
 	for i := range n {
 		psn = psn.Add(e.script[i].packets(mtu))
 	}

@@ -40,7 +40,11 @@ type endpoint struct {
 	sendQueue, recvQueue *queue
 	pool                 *pool     // where receives come from; nil for a receive queue of its own
 	sqd                  *drainage // while it is in SQD
-	last                 bool      // QP_LAST_WQE_REACHED was heard
+	start                ib.PSN    // of this life
+	life                 uint64
+	reborn               clock.Time // when it began
+	sleeps               clock.Time // until then it is in RESET; 0 for awake
+	last                 bool       // QP_LAST_WQE_REACHED was heard
 
 	arena                *arena
 	source, sink, target *area // of what is sent (and READ results), of receives, and what the peer may touch
@@ -84,7 +88,8 @@ func newEndpoint(conn *connection, side int, app *application) *endpoint {
 		role: conn.plan.roleOf(side),
 	}
 	e.script = make([]request, len(e.side.Script)+2) // two more for an offence and drain
-	e.fresh = e.side.StartPSN
+	e.start = e.side.StartPSN
+	e.fresh = e.start
 	e.planned = copy(e.script, e.side.Script)
 	d := app.dice
 	pick := func(depth uint32) *queue {
@@ -202,7 +207,7 @@ func (e *endpoint) connectAs(ctx *nic.Context, qp *nic.QP) error {
 	if err := ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrPKeyIndex|ib.QPAttrPort|ib.QPAttrAccessFlags); err != nil {
 		return err
 	}
-	a.State, a.PathMTU, a.DestQPN, a.RQPSN = ib.StateRTR, p.MTU, peer.qp.QPN(), peer.side.StartPSN
+	a.State, a.PathMTU, a.DestQPN, a.RQPSN = ib.StateRTR, p.MTU, peer.qp.QPN(), peer.start
 	a.MaxDestRDAtomic, a.MinRNRTimer = max(peer.side.Reads, uint8(e.app.dice.below(9))), e.side.RNRTimer
 	a.AH = e.way()
 	receives := ib.QPAttrMaxDestRDAtomic | ib.QPAttrMinRNRTimer
@@ -212,7 +217,7 @@ func (e *endpoint) connectAs(ctx *nic.Context, qp *nic.QP) error {
 	if err := ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN|receives); err != nil {
 		return err
 	}
-	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry = ib.StateRTS, e.side.StartPSN, p.Timeout, p.Retries, e.side.RNRRetry
+	a.State, a.SQPSN, a.Timeout, a.RetryCnt, a.RNRRetry = ib.StateRTS, e.start, p.Timeout, p.Retries, e.side.RNRRetry
 	a.MaxRDAtomic = e.side.Reads
 	if e.role == target {
 		return ctx.ModifyQP(qp, &a, ib.QPAttrState|ib.QPAttrSQPSN|ib.QPAttrTimeout)
@@ -234,6 +239,7 @@ func (e *endpoint) modify(a *ib.QPAttr, mask ib.QPAttrMask) {
 
 // work posts what is due and reports whether the device has to be told.
 func (e *endpoint) work() (rang bool) {
+	e.wakeUp()
 	e.postReceives()
 	// The device looks at receives when a packet asks for one. Only in the error state nothing else makes it look.
 	if e.closed && !e.drained && e.drain() {
@@ -253,11 +259,11 @@ func (e *endpoint) work() (rang bool) {
 
 // mayPost reports whether there is a next request, and room for it.
 func (e *endpoint) mayPost() bool {
-	return !e.failed && !e.closed && e.posted < e.planned && e.posted-e.ended < int(e.side.Cap.MaxSendWR)
+	return e.sleeps == 0 && !e.failed && !e.closed && e.posted < e.planned && e.posted-e.ended < int(e.side.Cap.MaxSendWR)
 }
 
 func (e *endpoint) mayReceive() bool {
-	return e.role == plain && e.pool == nil && !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
+	return e.sleeps == 0 && e.role == plain && e.pool == nil && !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
 }
 
 // wants returns when the application has something to do for this end of itself.
@@ -265,6 +271,9 @@ func (e *endpoint) wants() clock.Time {
 	t := clock.Never
 	if !e.closed {
 		t = e.learns
+	}
+	if e.sleeps != 0 {
+		t = min(t, e.sleeps)
 	}
 	if e.sqd != nil {
 		t = min(t, e.sqd.next)
@@ -295,9 +304,9 @@ func (e *endpoint) finished() bool {
 		return e.drained && e.ended == e.posted && e.taken == e.ready && (e.pool == nil || e.role != plain || e.last)
 	}
 	if e.role >= target {
-		return e.peer.posted == e.peer.planned && e.heardAll() && (e.sibling == nil || e.sibling.heardAll())
+		return e.sleeps == 0 && e.peer.posted == e.peer.planned && e.heardAll() && (e.sibling == nil || e.sibling.heardAll())
 	}
-	return e.sqd == nil && e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
+	return e.sqd == nil && e.sleeps == 0 && e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
 }
 
 func (e *endpoint) postReceives() {
@@ -321,5 +330,5 @@ func (e *endpoint) id(queue uint8, index int) uint64 {
 	if e.conn.ends[1] == e {
 		side = 1
 	}
-	return uint64(e.conn.index)<<48 | side<<40 | uint64(queue)<<32 | uint64(index)
+	return uint64(e.conn.index)<<48 | side<<40 | uint64(queue)<<32 | e.life<<24 | uint64(index)
 }

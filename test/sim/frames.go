@@ -40,6 +40,9 @@ func (e *endpoint) checkFrame(f *wire.Frame) {
 func (e *endpoint) checkOrder(f *wire.Frame) {
 	h := f.BTH()
 	op := h.Opcode()
+	if op.IsRequest() && e.isOld(h.PSN()) {
+		return
+	}
 	first := op.IsRequest() && h.PSN() == e.fresh
 	if f.Stable && (!first || !op.IsSend() && !op.IsWrite() && op&0x1f != wire.RCAtomicWrite) {
 		e.app.w.accuse("%s sent %v psn %v as if its owner had promised to leave the memory alone", e.name, op, h.PSN())

@@ -151,8 +151,9 @@ type application struct {
 	queues    []*queue
 	endpoints []*endpoint
 	windows   []*window
-	pool      *pool // nil for none
-	extended  *pool // of its XRC domain; nil for none
+	handles   uint32 // of windows so far
+	pool      *pool  // nil for none
+	extended  *pool  // of its XRC domain; nil for none
 	xrcd      *nic.XRCD
 	shared    *sharedMemory
 	manner    manner

@@ -266,6 +266,10 @@ func (e *endpoint) close() {
 	if e.closed || e.app.gone() {
 		return
 	}
+	if e.sleeps != 0 {
+		e.sleeps = e.app.w.now
+		e.wakeUp() // there is no way from RESET
+	}
 	e.closed = true
 	if e.sibling != nil {
 		e.sibling.closed = true

@@ -21,6 +21,7 @@ type pool struct {
 	arena  *arena
 	open   map[uint32]*receive // posted and not completed, by index; looked up, never walked
 	posted int
+	lost   int    // by queue pairs that were reset, at most
 	armed  uint32 // limit below which there will be an event; 0 for none
 }
 
@@ -49,8 +50,9 @@ func (p *pool) create() {
 			},
 		})
 	})
-	p.arena = newArena(canary + areaSize(0, p.depth+1, p.bytes))
-	if err := p.arena.register(a.ctx, a.pd, p.arena.carve(a.dice, 0, p.depth+1, p.bytes), ib.AccessLocalWrite); err != nil {
+	slots := p.depth + 1 + 3*a.w.plan.Changes.Rebirths
+	p.arena = newArena(canary + areaSize(0, slots, p.bytes))
+	if err := p.arena.register(a.ctx, a.pd, p.arena.carve(a.dice, 0, slots, p.bytes), ib.AccessLocalWrite); err != nil {
 		a.w.failf("%v", err)
 	}
 }
@@ -58,7 +60,7 @@ func (p *pool) create() {
 // work posts receives, mostly as many as there is room for, and arms the limit.
 func (p *pool) work() {
 	d, sink := p.app.dice, p.arena.areas[0]
-	for len(p.open) < p.depth && (len(p.open) == 0 || !d.chance(100)) {
+	for p.hasRoom() && (len(p.open) == 0 || !d.chance(100)) {
 		v := &receive{length: p.bytes}
 		v.slot = sink.claim(d, v)
 		v.list = v.slot.list(d, v.length, p.sges)
@@ -75,6 +77,11 @@ func (p *pool) work() {
 			p.app.w.failf("%s: %v", p.app.name, err)
 		}
 	}
+}
+
+// hasRoom reports whether another receive may be posted. What a queue pair had in hand that was reset is no one's any more.
+func (p *pool) hasRoom() bool {
+	return len(p.open) < p.depth+p.lost && uint32(p.posted)-p.block.RecvTaken() < uint32(p.depth)
 }
 
 // isLimit reports whether an event tells that few receives are left, and was asked for.

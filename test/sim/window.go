@@ -29,11 +29,17 @@ const (
 // createWindows makes the windows of an end.
 func (e *endpoint) createWindows() {
 	for range e.side.Windows {
-		v := &window{typ: oneOf(e.app.dice, ib.MWType1, ib.MWType2, ib.MWType2), handle: uint32(len(e.app.windows) + 1)}
+		v := &window{typ: oneOf(e.app.dice, ib.MWType1, ib.MWType2, ib.MWType2), handle: e.app.handle()}
 		v.mw = must(e.app.w, func() (*nic.MW, error) { return e.app.ctx.AllocMW(e.app.pd, v.typ, v.handle) })
 		e.windows = append(e.windows, v)
 		e.app.windows = append(e.app.windows, v)
 	}
+}
+
+// handle is a name that no window had.
+func (a *application) handle() uint32 {
+	a.handles++
+	return a.handles
 }
 
 // pickWindow returns one of the windows of an end for which a condition holds, nil if there is none.
