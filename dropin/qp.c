@@ -324,12 +324,27 @@ static int reset(struct sn_qp *q, const struct softnic_ctl_modify_qp *m)
 	return err;
 }
 
+/* Programs give each half of XRC all that RC takes. What only the other half has is not looked at: Linux does so. */
+static int own_half(enum ibv_qp_type type, int mask)
+{
+	switch (type) {
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	default:
+		return mask;
+	}
+}
+
 SN_EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-	struct softnic_ctl_modify_qp m = { .qp = qp->handle, .mask = (uint32_t)mask };
+	struct softnic_ctl_modify_qp m = { .qp = qp->handle };
 	struct sn_qp *q = sn_qp_of(qp);
 	int err;
 
+	mask = own_half(qp->qp_type, mask);
+	m.mask = (uint32_t)mask;
 	sn_qp_attr_to(&m.attr, attr, mask);
 	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET && !q->target)
 		err = reset(q, &m);
