@@ -13,8 +13,10 @@
 //
 // Multicast groups have sockets of their own, by which the kernel is a member (group.go).
 //
-// What it does not do: share an address between several shards; the second port on an address
-// is refused like a stranger's. The kernel chooses the IPv6 flow label, which the ICRC does not cover. The IPv4
+// A device of several shards has as many ports, [Shards], whose sockets share its addresses; the kernel steers by the queue
+// pair number in a datagram (shards.go). Groups are the first one's.
+//
+// What it does not do: the kernel chooses the IPv6 flow label, which the ICRC does not cover. The IPv4
 // identification of what is received is not to be seen through a socket: the ICRC of senders that use others than ours is
 // checked in 16 of its bits, see wire.Parse.
 //

@@ -52,6 +52,19 @@ var _ nic.Port = (*Port)(nil)
 // Open binds the sockets. A port that is taken gives an error that wraps EADDRINUSE, an address that the host has not one
 // that wraps EADDRNOTAVAIL; both say what to do.
 func Open(cfg Config) (*Port, error) {
+	p, err := newPort(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.SetAddrs(cfg.Addrs); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// newPort makes a port without addresses.
+func newPort(cfg Config) (*Port, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("open a UDP port: a device needs at least one address")
 	}
@@ -78,60 +91,75 @@ func Open(cfg Config) (*Port, error) {
 	p.in.Init(recvSize)
 	p.out.init(&p.cfg)
 	p.out.Losses = batch.Losses{Counters: &p.counters, Log: cfg.Log}
-	if err := p.SetAddrs(cfg.Addrs); err != nil {
-		p.Close()
-		return nil, err
-	}
 	return p, nil
 }
 
 // SetAddrs changes the addresses of the device, when netlink told of a change: new ones are bound, others are given up,
 // those that stay lose no datagram. After an error the addresses are as before.
 func (p *Port) SetAddrs(addrs []netip.Addr) error {
-	var opened []*batch.Socket
-	undo := func(err error) error {
-		for _, r := range opened {
-			unix.Close(r.FD)
-		}
-		return err
+	c, err := p.prepare(addrs, p.openReceiver)
+	if err == nil {
+		p.adopt(c)
 	}
-	next := make([]*batch.Socket, 0, len(addrs))
+	return err
+}
+
+// change is sockets for other addresses.
+type change struct {
+	next   []*batch.Socket // of all addresses
+	opened []*batch.Socket // those of them that are new
+}
+
+// undo closes what is new, which also takes it out of the epoll set.
+func (c *change) undo() {
+	for _, r := range c.opened {
+		unix.Close(r.FD)
+	}
+}
+
+// prepare opens sockets for the addresses that are new. Nothing changes yet.
+func (p *Port) prepare(addrs []netip.Addr, open func(netip.Addr) (*batch.Socket, error)) (c *change, err error) {
+	c = new(change)
+	defer func() {
+		if err != nil {
+			c.undo()
+		}
+	}()
 	for _, a := range addrs {
 		a = a.Unmap().WithZone("")
-		if slices.ContainsFunc(next, func(r *batch.Socket) bool { return r.Addr == a }) {
+		is := func(r *batch.Socket) bool { return r.Addr == a }
+		if slices.ContainsFunc(c.next, is) {
 			continue
 		}
-		if i := slices.IndexFunc(p.own, func(r *batch.Socket) bool { return r.Addr == a }); i >= 0 {
-			next = append(next, p.own[i])
+		if i := slices.IndexFunc(p.own, is); i >= 0 {
+			c.next = append(c.next, p.own[i])
 			continue
 		}
-		r, err := p.openReceiver(a)
+		r, err := open(a)
 		if err != nil {
-			return undo(err)
+			return c, err
 		}
-		opened = append(opened, r)
-		next = append(next, r)
+		c.opened, c.next = append(c.opened, r), append(c.next, r)
 		if err := p.out.open(a.Is4(), &p.cfg); err != nil {
-			return undo(err)
+			return c, err
 		}
-	}
-	for i, r := range opened {
 		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(r.FD)}
 		if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, r.FD, &ev); err != nil {
-			for _, r := range opened[:i] {
-				_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, r.FD, nil)
-			}
-			return undo(fmt.Errorf("watch UDP socket on %s: %w", r.Addr, err))
+			return c, fmt.Errorf("watch UDP socket on %s: %w", a, err)
 		}
 	}
+	return c, nil
+}
+
+// adopt makes the sockets of a change the port's.
+func (p *Port) adopt(c *change) {
 	for _, r := range p.own {
-		if !slices.Contains(next, r) {
+		if !slices.Contains(c.next, r) {
 			unix.Close(r.FD) // leaves the epoll set by itself
 		}
 	}
-	p.own = next
-	p.in.Sockets = append(slices.Clone(next), p.groups...)
-	return nil
+	p.own = c.next
+	p.in.Sockets = append(slices.Clone(p.own), p.groups...)
 }
 
 // Addrs returns the addresses that the port receives on.
