@@ -160,7 +160,7 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 	record.opened(ctx.Serial())
 	s.descriptors++ // our end of the event socket
 	s.log.Info("device opened", "device", dev.NIC.Name(), "uid", s.peer.UID, "pid", s.peer.PID)
-	r := &ctl.OpenReply{NodeGUID: dev.NIC.Attr().NodeGUID, Shards: 1, ReclaimPoll: 1, Context: uint32(ctx.Serial())}
+	r := &ctl.OpenReply{NodeGUID: dev.NIC.Attr().NodeGUID, Shards: uint32(dev.NIC.Shards()), ReclaimPoll: 1, Context: uint32(ctx.Serial())}
 	copy(r.Name[:ctl.NameSize-1], dev.NIC.Name())
 	if view, e := abi.NewDevicePage(dev.Page.Mem); e == nil {
 		r.Generation = view.Generation()
@@ -175,7 +175,7 @@ func (s *Session) open(q *ctl.Open, in *attachments) (_ any, out []ctl.Attachmen
 }
 
 // show puts the device page and the context's doorbell eventfd in out, duplicates, so that whoever passes them on may close
-// them. The shard watches the eventfd for edges and never reads or writes it: its holder cannot make the shard wait.
+// them. Shards watch the eventfd for edges and never read or write it: its holder cannot make a shard wait.
 func (s *Session) show(dev *Device, ctx *nic.Context, out []ctl.Attachment) (err error) {
 	if s.peer.Embedded {
 		out[0].Memory = dev.Page.Mem

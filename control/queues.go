@@ -186,7 +186,7 @@ func (s *Session) createQP(q *ctl.CreateQP) (any, error) {
 	s.pairs.put(c.Handle, &pair{qp, a})
 	real := qp.Cap()
 	return &ctl.CreateQPReply{
-		Handle: c.Handle, QPN: uint32(qp.QPN()), Slot: qp.Slot(),
+		Handle: c.Handle, QPN: uint32(qp.QPN()), Slot: qp.Slot(), Shard: uint32(qp.Shard()),
 		MaxSendWR: real.MaxSendWR, MaxRecvWR: real.MaxRecvWR,
 		MaxSendSGE: real.MaxSendSGE, MaxRecvSGE: real.MaxRecvSGE, MaxInlineData: real.MaxInlineData,
 	}, nil

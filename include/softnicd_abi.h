@@ -959,7 +959,7 @@ struct softnic_ctl_create_qp_reply {
 	uint32_t handle;
 	uint32_t qpn;
 	uint32_t slot;
-	uint32_t shard;
+	uint32_t shard; /* whose word of the device page says whether the eventfd is to be written */
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr;
 	uint32_t max_send_sge;

@@ -21,8 +21,9 @@ type ListDevices struct {
 }
 
 // Open binds the session to a device; an empty name means the first. Attached: the doorbell memfd (abi.DoorbellSize,
-// sealed). The reply comes with the device page (map read-only), the doorbell eventfd of the device's shard, and the
-// asynchronous event socket.
+// sealed). The reply comes with the device page (map read-only), the doorbell eventfd, and the asynchronous event
+// socket. The eventfd wakes all shards of the device: who has rung for a queue pair writes it if the shard that CreateQPReply
+// names sleeps.
 type Open struct {
 	Name       [NameSize]byte
 	ABIVersion uint32
@@ -267,7 +268,7 @@ type CreateQPReply struct {
 	Handle        uint32
 	QPN           uint32
 	Slot          uint32
-	Shard         uint32
+	Shard         uint32 // whose word of the device page says whether the eventfd is to be written
 	MaxSendWR     uint32
 	MaxRecvWR     uint32
 	MaxSendSGE    uint32
