@@ -24,7 +24,7 @@ type pair struct {
 	ctx  *nic.Context
 	bell *abi.Doorbell
 	cq   *cq.Reader
-	mem  []byte // registered at base
+	mem  []byte  // registered at base
 	mr   *nic.MR // all of mem
 	far  *nic.MR // its second half, which requests name
 	a, b *end

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/dma"
@@ -378,31 +379,55 @@ func TestMuxAsksQuietNetworkSeldom(t *testing.T) {
 		}
 		return m.Recv(now, packets)
 	}
-	recv(0, 0)
-	for range 100 {
-		recv(0, 1)
+	const us = clock.Time(time.Microsecond)
+	// Every microsecond a local packet.
+	now := clock.Time(time.Second)
+	local200 := func() int {
+		before := remote.calls
+		for range 200 {
+			now += us
+			recv(now, 1)
+		}
+		return remote.calls - before
 	}
-	if remote.calls < 10 || remote.calls > 40 {
-		t.Errorf("asked %d times in 100 calls with local packets", remote.calls)
+	if n := local200(); n < 200/48 || n > 12 {
+		t.Errorf("asked %d times in 200 us with local packets", n)
 	}
-	before := remote.calls
-	for i := range 20 {
-		recv(clock.Time(i+1)*clock.Time(remoteRest), 1)
+	if at := nic.PortDeadline(m); at <= now || at > now.Add(longRest) {
+		t.Errorf("asked again at %v, it is %v", at, now)
 	}
-	if n := remote.calls - before; n != 20 {
-		t.Errorf("asked %d times in 20 calls that were %v apart", n, remoteRest)
-	}
+	// Something comes from the network, and it is asked more often.
 	out := wire.NewBurst(8)
 	add(t, out, path, wire.RCSendOnly, 0, nil, 0)
-	if _, err := remote.Send(0, out.Frames()); err != nil {
+	if _, err := remote.Send(now, out.Frames()); err != nil {
 		t.Fatal(err)
 	}
-	for i := range remoteSkips + 1 {
-		if recv(0, 0) > 0 {
-			return
-		}
-		if i == remoteSkips {
-			t.Error("what the network had was not received")
-		}
+	late := now
+	for recv(now, 0) == 0 {
+		now += us
+	}
+	if now.Sub(late) > longRest {
+		t.Errorf("a packet of the network was received after %v", now.Sub(late))
+	}
+	before := remote.calls
+	for range 20 {
+		now += us
+		recv(now, 1)
+	}
+	if n := remote.calls - before; n < 3 {
+		t.Errorf("asked %d times in 20 us after a packet", n)
+	}
+	// Nothing local: every call asks.
+	now += clock.Time(time.Millisecond)
+	before = remote.calls
+	for range 20 {
+		now += us
+		recv(now, 0)
+	}
+	if n := remote.calls - before; n != 20 {
+		t.Errorf("asked %d times in 20 calls", n)
+	}
+	if at := nic.PortDeadline(m); at != clock.Never {
+		t.Errorf("asked again at %v though nothing is local", at)
 	}
 }
