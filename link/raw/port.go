@@ -44,6 +44,7 @@ type Port struct {
 	in       reception
 	out      transmission
 	resolver *resolver // nil on the loopback, which needs none
+	sendOnly bool      // another port receives for it
 	closed   bool
 }
 
@@ -51,7 +52,10 @@ var _ nic.Port = (*Port)(nil)
 
 // Open makes the sockets. Without CAP_NET_RAW the error wraps EPERM and says so; a port that is taken gives one that wraps
 // EADDRINUSE, an address that the host has not one that wraps EADDRNOTAVAIL.
-func Open(cfg Config) (_ *Port, err error) {
+func Open(cfg Config) (*Port, error) { return newPort(cfg, false) }
+
+// newPort makes a port, or half of one that only sends.
+func newPort(cfg Config, sendOnly bool) (_ *Port, err error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("open a raw port: a device needs at least one address")
 	}
@@ -67,7 +71,7 @@ func Open(cfg Config) (_ *Port, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	p := &Port{cfg: cfg, epoll: -1}
+	p := &Port{cfg: cfg, epoll: -1, sendOnly: sendOnly}
 	p.out.fd = -1
 	defer func() {
 		if err != nil {
@@ -82,11 +86,11 @@ func Open(cfg Config) (_ *Port, err error) {
 		return nil, err
 	}
 	batch.SetBuffers(p.out.fd, 0, cfg.SendBuffer)
-	p.in.Init(recvSize)
 	p.out.init(&p.cfg, &p.counters)
-	if err := p.findWay(); err != nil {
-		return nil, err
+	if err := p.findWay(); err != nil || sendOnly {
+		return p, err
 	}
+	p.in.Init(recvSize)
 	if err := p.SetAddrs(cfg.Addrs); err != nil {
 		return nil, err
 	}
@@ -171,6 +175,10 @@ func (p *Port) attach() error {
 // SetAddrs changes the addresses of the device, when netlink told of a change: new ones are taken, others are given up,
 // those that stay lose no datagram. After an error the addresses are as before.
 func (p *Port) SetAddrs(addrs []netip.Addr) error {
+	if p.sendOnly {
+		p.out.where.forget()
+		return nil
+	}
 	old := p.guards
 	var next, opened []*guard
 	undo := func(err error) error {
@@ -223,8 +231,10 @@ func (p *Port) SetInterface(index int) error {
 	if err != nil {
 		return err
 	}
-	if err := bind(p.in.Sockets[0].FD, index); err != nil {
-		return fmt.Errorf("packet socket on interface %d: %w", index, err)
+	if !p.sendOnly {
+		if err := bind(p.in.Sockets[0].FD, index); err != nil {
+			return fmt.Errorf("packet socket on interface %d: %w", index, err)
+		}
 	}
 	p.cfg.Interface, p.out.where.own = index, h
 	p.resolver.ifindex.Store(int64(index))

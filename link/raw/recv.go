@@ -38,6 +38,9 @@ func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 		p.out.now = now
 		p.out.release()
 	}
+	if p.sendOnly {
+		return 0
+	}
 	n := p.split(packets)
 	// Buffers are received into again only while no packet that refers to them is given out.
 	for round := 0; n == 0 && round < recvRounds; round++ {
