@@ -24,6 +24,7 @@ type Options struct {
 	Network *Network   // nil: a network of its own
 	Addr    netip.Addr // its address on the network; 192.0.2.1, 192.0.2.2 ... in order of making
 	MTU     int        // bytes of an IP packet on the network; 9000
+	Shards  int        // threads that move data, each for a part of the queue pairs; 0 is 1
 	// Profile is how the device presents itself; nil is nic.Softnic.
 	Profile *nic.Profile
 	// Limits of the device where they are not the profile's.
@@ -34,7 +35,8 @@ type Options struct {
 	Trace               *trace.Ring  // takes the engines' decisions
 	Log                 *slog.Logger // nil: nothing is logged
 	// Wrap, if set, puts something between the device and the network: faults, a capture. If what it returns is a
-	// nic.Grouper, that joins multicast groups, and not the network.
+	// nic.Grouper, that joins multicast groups, and not the network. It is called for each shard, in their order; groups are
+	// the first one's.
 	Wrap func(nic.Port) nic.Port
 }
 
@@ -54,7 +56,8 @@ func New(o Options) (*Device, error) {
 	if network == nil {
 		network = new(Network)
 	}
-	port, n, err := network.attach(o.Addr)
+	shards := max(o.Shards, 1)
+	links, n, err := network.attach(o.Addr, shards)
 	if err != nil {
 		return nil, fmt.Errorf("embedded device: %w", err)
 	}
@@ -67,13 +70,16 @@ func New(o Options) (*Device, error) {
 	// Frames to the device's own addresses take the short way. The device that knows them comes after its port.
 	var self atomic.Pointer[nic.Device]
 	isLocal := func(g ib.GID) bool { d := self.Load(); return d != nil && d.IsLocal(g) }
-	var p nic.Port = local.Mux(local.New(localFrames), port, isLocal)
-	var groups nic.Grouper = port
-	if o.Wrap != nil {
-		p = o.Wrap(p)
-		if g, ok := p.(nic.Grouper); ok {
-			groups = g
+	ports := make([]nic.Port, shards)
+	var groups nic.Grouper = links[0]
+	for i, link := range links {
+		ports[i] = local.Mux(local.New(localFrames), link, isLocal)
+		if o.Wrap != nil {
+			ports[i] = o.Wrap(ports[i])
 		}
+	}
+	if g, ok := ports[0].(nic.Grouper); ok {
+		groups = g
 	}
 	profile := nic.Softnic()
 	if o.Profile != nil {
@@ -83,15 +89,18 @@ func New(o Options) (*Device, error) {
 	profile.GIDs.DefaultFirst = false
 	d := &Device{page: control.NewPrivatePage()}
 	d.nic, err = nic.New(nic.Config{
-		Name: o.Name, Port: p, Groups: groups, Profile: &profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
+		Name: o.Name, Ports: ports, Groups: groups, Profile: &profile, Limits: o.Limits, Page: d.page.Mem, Logger: o.Log, Trace: o.Trace,
 		Link: nic.Link{
 			Name: o.Name, Index: n + 1, MTU: o.MTU, Up: true,
 			MAC:   net.HardwareAddr{2, 0, 0, 0, byte(n >> 8), byte(n)},
-			Addrs: []netip.Addr{port.addr},
+			Addrs: []netip.Addr{links[0].addr},
 		},
 	})
 	if err != nil {
-		return nil, errors.Join(err, p.Close())
+		for _, p := range ports {
+			err = errors.Join(err, p.Close())
+		}
+		return nil, err
 	}
 	self.Store(d.nic)
 	d.server, err = control.New(control.Config{

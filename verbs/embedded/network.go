@@ -20,14 +20,14 @@ import (
 // one, but none is lost. The zero value is a network without devices.
 type Network struct {
 	mu    sync.RWMutex
-	ports map[ib.GID]*port
+	ports map[ib.GID][]*port // of each device, by shard
 	// groups are who has joined each multicast group.
 	groups map[ib.GID][]*port
 	made   int
 }
 
-// attach makes the port of a new device, and says how many came before it.
-func (n *Network) attach(addr netip.Addr) (*port, int, error) {
+// attach makes the ports of a new device, and says how many came before it.
+func (n *Network) attach(addr netip.Addr, shards int) ([]*port, int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !addr.IsValid() {
@@ -37,33 +37,47 @@ func (n *Network) attach(addr netip.Addr) (*port, int, error) {
 	if n.ports[gid] != nil {
 		return nil, 0, fmt.Errorf("address %s: another device of the network has it: %w", addr, syscall.EADDRINUSE)
 	}
-	fd, err := shm.NewEvent()
-	if err != nil {
-		return nil, 0, err
-	}
-	p := &port{network: n, addr: addr, gid: gid, fd: fd}
-	slab := make([]byte, inboxSize*maxDatagram)
-	for i := range p.inbox {
-		p.inbox[i].bytes = slab[i*maxDatagram : i*maxDatagram : (i+1)*maxDatagram]
+	var ports []*port
+	for range shards {
+		fd, err := shm.NewEvent()
+		if err != nil {
+			for _, p := range ports {
+				_ = unix.Close(p.fd)
+			}
+			return nil, 0, err
+		}
+		p := &port{network: n, addr: addr, gid: gid, fd: fd}
+		slab := make([]byte, inboxSize*maxDatagram)
+		for i := range p.inbox {
+			p.inbox[i].bytes = slab[i*maxDatagram : i*maxDatagram : (i+1)*maxDatagram]
+		}
+		ports = append(ports, p)
 	}
 	if n.ports == nil {
-		n.ports = map[ib.GID]*port{}
+		n.ports = map[ib.GID][]*port{}
 	}
-	n.ports[gid] = p
+	n.ports[gid] = ports
 	n.made++
-	return p, n.made - 1, nil
+	return ports, n.made - 1, nil
 }
 
-func (n *Network) find(g ib.GID) *port {
+// find returns the port of the shard that a queue pair belongs to, nil if nobody has the address.
+func (n *Network) find(g ib.GID, to ib.QPN) *port {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.ports[g]
+	ports := n.ports[g]
+	if len(ports) == 0 {
+		return nil
+	}
+	return ports[nic.ShardOf(to, len(ports))]
 }
 
 func (n *Network) detach(p *port) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.ports, p.gid)
+	if slices.Contains(n.ports[p.gid], p) {
+		delete(n.ports, p.gid)
+	}
 	for g := range n.groups {
 		n.leave(p, g)
 	}
@@ -109,7 +123,7 @@ func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 			if err := p.flood(f); err != nil {
 				return sent, &nic.FrameFault{Err: err}
 			}
-		} else if to := p.network.find(f.Path.Dest); to != nil {
+		} else if to := p.network.find(f.Path.Dest, f.BTH().DestQP()); to != nil {
 			ok, err := to.put(f)
 			if err != nil {
 				return sent, &nic.FrameFault{Err: err}
@@ -129,7 +143,7 @@ func (p *port) flood(f *wire.Frame) error {
 	p.network.mu.RLock()
 	defer p.network.mu.RUnlock()
 	for _, to := range p.network.groups[f.Path.Dest] {
-		if to == p {
+		if to.gid == p.gid {
 			continue
 		}
 		if _, err := to.put(f); err != nil {
