@@ -49,6 +49,8 @@ func (c *changes) stir() {
 		take(&c.left.Drains, e.startDrain(c.dice))
 	case which == 1 && c.left.Resizes > 0:
 		take(&c.left.Resizes, oneOf(c.dice, e.app.queues...).resize(c.dice))
+	case which == 2 && c.left.Moves > 0:
+		take(&c.left.Moves, e.reregister(c.dice))
 	case which == 3 && c.left.Rebirths > 0:
 		take(&c.left.Rebirths, conn.rebirth(c.dice))
 	}

@@ -16,7 +16,8 @@
 //	offence.go   requests that ask for too much
 //
 // Objects are changed while they are in use (change.go), which is no fault and must disturb nobody: queue pairs go to SQD and
-// come back (drain.go) or are reset and begin another life (rebirth.go), completion queues are resized (resize.go).
+// come back (drain.go) or are reset and begin another life (rebirth.go), completion queues are resized (resize.go), regions
+// are registered anew (rereg.go).
 //
 // What is sent is a table, one row an operation: ops.go. Some connections are extended ones (XRC): extended.go. Next to the
 // connections there are talks over the unreliable services UC and UD: talk.go, and hearing.go for what is right there.

@@ -213,6 +213,9 @@ func (a *application) dismantle() {
 	}
 	destroy("mr", func() error { return a.ctx.DeregMR(a.shared.mr) })
 	destroy("pd", func() error { return a.ctx.DeallocPD(a.pd) })
+	if a.pd2 != nil {
+		destroy("pd", func() error { return a.ctx.DeallocPD(a.pd2) })
+	}
 }
 
 // expectEmpty looks for completions after the end, and for words that the device wrote into memory it had given back.

@@ -41,6 +41,7 @@ type endpoint struct {
 	pool                 *pool     // where receives come from; nil for a receive queue of its own
 	sqd                  *drainage // while it is in SQD
 	start                ib.PSN    // of this life
+	away                 *absence  // while an area of it is
 	life                 uint64
 	reborn               clock.Time // when it began
 	sleeps               clock.Time // until then it is in RESET; 0 for awake
@@ -151,12 +152,8 @@ func (e *endpoint) createMemory() {
 	sends, recvs, targets := int(c.MaxSendWR)+1, int(c.MaxRecvWR)+1, int(e.peer.side.Cap.MaxSendWR)+1
 	e.arena = newArena(canary + areaSize(0, sends, n) + areaSize(0, recvs, n) + areaSize(ownWords, targets, n))
 	e.source, e.sink, e.target = e.arena.carve(d, 0, sends, n), e.arena.carve(d, 0, recvs, n), e.arena.carve(d, ownWords, targets, n)
-	const remote = ib.AccessRemoteWrite | ib.AccessRemoteRead | ib.AccessRemoteAtomic | ib.AccessFlushGlobal | ib.AccessMWBind
-	for _, r := range []struct {
-		area   *area
-		access ib.AccessFlags
-	}{{e.source, ib.AccessLocalWrite}, {e.sink, ib.AccessLocalWrite}, {e.target, ib.AccessLocalWrite | remote}} {
-		if err := e.arena.register(e.app.ctx, e.app.pd, r.area, r.access); err != nil {
+	for _, a := range e.arena.areas {
+		if err := e.arena.register(e.app.ctx, e.app.pd, a, e.rights(a)); err != nil {
 			w.failf("%v", err)
 		}
 	}
@@ -240,6 +237,7 @@ func (e *endpoint) modify(a *ib.QPAttr, mask ib.QPAttrMask) {
 // work posts what is due and reports whether the device has to be told.
 func (e *endpoint) work() (rang bool) {
 	e.wakeUp()
+	e.comeBack()
 	e.postReceives()
 	// The device looks at receives when a packet asks for one. Only in the error state nothing else makes it look.
 	if e.closed && !e.drained && e.drain() {
@@ -259,11 +257,11 @@ func (e *endpoint) work() (rang bool) {
 
 // mayPost reports whether there is a next request, and room for it.
 func (e *endpoint) mayPost() bool {
-	return e.sleeps == 0 && !e.failed && !e.closed && e.posted < e.planned && e.posted-e.ended < int(e.side.Cap.MaxSendWR)
+	return e.sleeps == 0 && !e.conn.isAway() && !e.failed && !e.closed && e.posted < e.planned && e.posted-e.ended < int(e.side.Cap.MaxSendWR)
 }
 
 func (e *endpoint) mayReceive() bool {
-	return e.sleeps == 0 && e.role == plain && e.pool == nil && !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
+	return e.sleeps == 0 && e.away == nil && e.role == plain && e.pool == nil && !e.failed && !e.closed && e.ready < len(e.receives) && e.ready-e.taken < int(e.side.Cap.MaxRecvWR)
 }
 
 // wants returns when the application has something to do for this end of itself.
@@ -274,6 +272,9 @@ func (e *endpoint) wants() clock.Time {
 	}
 	if e.sleeps != 0 {
 		t = min(t, e.sleeps)
+	}
+	if e.away != nil {
+		t = min(t, e.away.back)
 	}
 	if e.sqd != nil {
 		t = min(t, e.sqd.next)
@@ -304,9 +305,9 @@ func (e *endpoint) finished() bool {
 		return e.drained && e.ended == e.posted && e.taken == e.ready && (e.pool == nil || e.role != plain || e.last)
 	}
 	if e.role >= target {
-		return e.sleeps == 0 && e.peer.posted == e.peer.planned && e.heardAll() && (e.sibling == nil || e.sibling.heardAll())
+		return e.sleeps == 0 && e.away == nil && e.peer.posted == e.peer.planned && e.heardAll() && (e.sibling == nil || e.sibling.heardAll())
 	}
-	return e.sqd == nil && e.sleeps == 0 && e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
+	return e.sqd == nil && e.sleeps == 0 && e.away == nil && e.ended == e.planned && e.taken >= len(e.receives)-e.side.Spare
 }
 
 func (e *endpoint) postReceives() {

@@ -47,10 +47,10 @@ func newNode(w *world, index int) *node {
 	return n
 }
 
-// What a device has to give: two applications, and up to four talkers.
+// What a device has to give: two applications with two domains each, and up to four talkers.
 const (
 	maxContexts = 6
-	maxPDs      = 6
+	maxPDs      = 8
 	maxAHs      = 2
 	maxQPs      = 48
 )
@@ -147,6 +147,7 @@ type application struct {
 	bell *abi.Doorbell
 	page []byte
 	pd   *nic.PD
+	pd2  *nic.PD // another; nil for none
 
 	queues    []*queue
 	endpoints []*endpoint

@@ -85,6 +85,10 @@ func (q *queue) empty() {
 func (e *endpoint) renew(d *dice) {
 	w := e.app.w
 	w.logf(e.name, "is reset, with %d requests and %d receives outstanding; %d are still to come", e.posted-e.ended, e.ready-e.taken, e.planned-e.posted)
+	if e.away != nil {
+		e.away.back = w.now
+		e.comeBack()
+	}
 	if e.role != sibling {
 		w.total -= min(e.posted, e.planned) - min(e.ended, e.planned)
 		rest := e.script[min(e.posted, e.planned):e.planned]

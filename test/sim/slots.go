@@ -68,15 +68,7 @@ func (m *arena) carve(d *dice, words, slots, slotBytes int) *area {
 	size := roundUp(slotBytes + slack)
 	n := 8*words + slots*size
 	a := &area{mem: m.mem[m.at : m.at+n : m.at+n], model: make([]byte, n), words: words}
-	// Addresses are the application's choice: its own, zero, or up to the very end of the address space.
-	switch d.below(8) {
-	case 0:
-		a.base = 0
-	case 1:
-		a.base = -uint64(n)
-	default:
-		a.base = d.r.Uint64() >> 17 &^ 7
-	}
+	a.base = a.newBase(d)
 	d.fill(a.mem)
 	copy(a.model, a.mem)
 	for i := range slots {
@@ -85,6 +77,17 @@ func (m *arena) carve(d *dice, words, slots, slotBytes int) *area {
 	m.at += n + canary
 	m.areas = append(m.areas, a)
 	return a
+}
+
+// newBase draws an address. They are the application's choice: its own, zero, or up to the very end of the address space.
+func (a *area) newBase(d *dice) uint64 {
+	switch d.below(8) {
+	case 0:
+		return 0
+	case 1:
+		return -uint64(len(a.mem))
+	}
+	return d.r.Uint64() >> 17 &^ 7
 }
 
 // register makes a memory region of an area.
