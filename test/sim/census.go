@@ -28,6 +28,7 @@ func expected() (names []string) {
 		"queue pairs that were drained", "changes in SQD", "resized queues", "entries that were moved",
 		"connections that were reset", "connections that were revived", "requests that a reset has taken",
 		"regions registered again", "regions that windows are bound to",
+		"datagrams to a group received",
 		"XRC SEND", "XRC SEND_WITH_IMM", "XRC RDMA_WRITE", "XRC RDMA_WRITE_WITH_IMM", "XRC RDMA_READ",
 		"XRC ATOMIC_CMP_AND_SWP", "XRC ATOMIC_FETCH_AND_ADD", "XRC ATOMIC_WRITE", "XRC FLUSH", "messages for a target's sibling",
 		"UD SEND received", "UD SEND_WITH_IMM received",

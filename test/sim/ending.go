@@ -62,6 +62,9 @@ func (w *world) end() {
 			t.expectUntouched()
 		}
 		n.disperse()
+		if len(n.groups.joined) > 0 {
+			w.failf("%s has not left its groups: %v", n.name, n.groups.joined)
+		}
 		n.reopen()
 		if err := n.dev.Close(); err != nil {
 			w.failf("%v", err)

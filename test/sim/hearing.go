@@ -23,7 +23,8 @@ type arrival struct {
 // checkFrame asks of a frame what must be true of all, and returns which request it belongs to.
 func (t *talker) checkFrame(f *wire.Frame) (message int) {
 	w, h := t.w, f.BTH()
-	if f.Path.Source != t.node.gid || f.Path.Dest != t.peer.node.gid || h.DestQP() != t.peer.qp.QPN() || h.PKey() != ib.DefaultPKey {
+	to, qpn := t.destination()
+	if f.Path.Source != t.node.gid || f.Path.Dest != to || h.DestQP() != qpn || h.PKey() != ib.DefaultPKey {
 		w.accuse("%s sent a packet somewhere else: % x", t.name, f.Header())
 	}
 	if h.Opcode() == wire.CNP {
@@ -139,6 +140,9 @@ func (t *talker) received(c *abi.CQE) {
 			r := &t.peer.script[a.message]
 			w.logf(t.name, "receive #%d: message #%d", c.WQEIndex, a.message)
 			w.census[t.plan.Service.String()+" "+r.op.String()+" received"]++
+			if t.plan.Group {
+				w.census["datagrams to a group received"]++
+			}
 			t.heard++
 			return
 		}
@@ -202,6 +206,9 @@ func (t *talker) header(a arrival, r *request) []byte {
 		n += 4
 	}
 	from, to := t.peer.node.gid, t.node.gid
+	if t.plan.Group {
+		to = t.w.group()
+	}
 	if t.w.plan.IPv6 {
 		binary.BigEndian.PutUint32(b, 6<<28|uint32(a.class)<<20)
 		binary.BigEndian.PutUint16(b[4:], uint16(n))
@@ -313,6 +320,7 @@ func (t *talker) dismantle() {
 	if t.ah != nil {
 		destroy(t.ctx.DestroyAH(t.ah))
 	}
+	destroy(t.leave())
 	destroy(t.ctx.DestroyQP(t.qp))
 	for _, a := range t.arena.areas {
 		destroy(t.ctx.DeregMR(a.mr))

@@ -157,6 +157,9 @@ func (n *network) carry(p *packet) {
 	case n.happens(n.plan.Loss):
 		n.lose(p, "lost")
 		return
+	case p.end.talker != nil && !p.end.talker.isHeard():
+		n.lose(p, "to an empty group")
+		return
 	case from.isCut(p.end.peer.app.node):
 		n.lose(p, "cut off")
 		return
@@ -200,7 +203,7 @@ func (n *network) send(p *packet, late time.Duration, note string) {
 		note += " rewritten"
 	}
 	n.witness(p, note, false)
-	to := n.w.nodeOf(p.Dest)
+	to := n.w.hearer(p)
 	if to == nil {
 		n.w.accuse("a packet went to %v, where nobody is", p.Dest.Addr())
 		return

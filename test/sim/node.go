@@ -27,6 +27,7 @@ type node struct {
 	link    nic.Link
 
 	bystanders *bystanders
+	groups     membership
 
 	paused clock.Time // until when it stands still
 }
@@ -59,7 +60,9 @@ const (
 func (n *node) boot() {
 	w := n.w
 	var err error
+	n.groups.joined = make(map[ib.GID]bool)
 	n.dev, err = nic.New(nic.Config{
+		Groups: &n.groups,
 		Name:   n.name,
 		Port:   &n.port,
 		Now:    func() clock.Time { return w.now },

@@ -166,7 +166,8 @@ func (t *talker) connect() {
 			t.w.failf("%s: %v", t.name, err)
 		}
 	}
-	way := ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: t.peer.node.gid, TrafficClass: uint8(oneOf(t.dice, 0, 2, 106))}}
+	to, _ := t.destination()
+	way := ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: to, TrafficClass: uint8(oneOf(t.dice, 0, 2, 106))}}
 	const first = ib.QPAttrPKeyIndex | ib.QPAttrPort
 	if t.plan.Service == ib.QPTypeUD {
 		modify(ib.QPAttr{State: ib.StateInit, PortNum: 1, QKey: talkKey}, first|ib.QPAttrQKey)
@@ -177,6 +178,7 @@ func (t *talker) connect() {
 		modify(ib.QPAttr{State: ib.StateRTR, AH: way, PathMTU: t.plan.MTU, DestQPN: t.peer.qp.QPN(), RQPSN: t.peer.start},
 			ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN)
 	}
+	t.join()
 	modify(ib.QPAttr{State: ib.StateRTS, SQPSN: t.start}, ib.QPAttrSQPSN)
 }
 
@@ -240,7 +242,8 @@ func (t *talker) postSend() {
 	r.signaled = r.signaled || t.posted-t.ended == t.side.Depth-1
 	w := abi.SendWQE{WRID: t.id(abi.QueueSend, t.posted), Opcode: uint8(r.op), Flags: uint8(r.flags()), Imm: r.imm}
 	if t.ah != nil {
-		w.Operand, w.Compare = uint64(t.peer.qp.QPN())<<32|uint64(t.ah.Handle()), talkKey
+		_, to := t.destination()
+		w.Operand, w.Compare = uint64(to)<<32|uint64(t.ah.Handle()), talkKey
 	}
 	if r.isWrite() {
 		r.remote = t.peer.targetOf(t.posted)

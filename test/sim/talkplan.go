@@ -12,6 +12,7 @@ import (
 type TalkPlan struct {
 	Service  ib.QPType // UC or UD
 	Device   [2]int
+	Group    bool   // to a multicast group
 	MTU      ib.MTU // UC
 	MaxBytes int    // of a message
 	Side     [2]TalkerPlan
@@ -59,6 +60,7 @@ func newTalkPlans(p *Plan) (plans []TalkPlan) {
 		for i := range t.Side {
 			t.planReceives(d, &t.Side[i], &t.Side[1-i], p.clean())
 		}
+		t.Group = s.service == ib.QPTypeUD && t.Device[0] != t.Device[1] && d.chance(400)
 		plans = append(plans, t)
 	}
 	return plans
@@ -111,7 +113,7 @@ func (t *TalkPlan) planReceives(d *dice, s, peer *TalkerPlan, clean bool) {
 }
 
 func (t *TalkPlan) describe(b *strings.Builder, index int) {
-	fmt.Fprintf(b, "talk %d: %v, device %d and %d, mtu %v, messages to %d bytes\n", index, t.Service, t.Device[0], t.Device[1], t.MTU, t.MaxBytes)
+	fmt.Fprintf(b, "talk %d: %v, group %v, device %d and %d, mtu %v, messages to %d bytes\n", index, t.Service, t.Group, t.Device[0], t.Device[1], t.MTU, t.MaxBytes)
 	for i := range t.Side {
 		s := &t.Side[i]
 		fmt.Fprintf(b, "  %s: %d requests, %d outstanding, %d entries, eager %d, think %v, %d receives, late by %v\n",
