@@ -97,6 +97,7 @@ func (s *shard) forgetWork(q *QP) {
 	s.sched.remove(&q.flow)
 	s.timers.remove(q)
 	q.sendTaken, q.recvTaken = 0, 0
+	q.sendSeen, q.recvSeen = 0, 0
 	q.pool, q.inHand = nil, false
 	q.lied, q.doomed, q.lastWQE = false, false, false
 	defer s.contain(s.now, q)

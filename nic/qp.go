@@ -60,11 +60,12 @@ type QP struct {
 	dead    bool // its context is: the engine is not called again
 
 	sendTaken, recvTaken uint32
-	pool                 *SRQ // of a target: the shared receive queue that the last request named, nil if that is gone
-	inHand               bool // of a target: its engine has a receive of pool
-	lastWQE              bool // QP_LAST_WQE_REACHED was raised
-	lied                 bool // a posted index made no sense: nothing more is fetched
-	doomed               bool // and the queue pair has to fail as soon as its engine returns
+	sendSeen, recvSeen   uint32 // posted, when that was looked at last
+	pool                 *SRQ   // of a target: the shared receive queue that the last request named, nil if that is gone
+	inHand               bool   // of a target: its engine has a receive of pool
+	lastWQE              bool   // QP_LAST_WQE_REACHED was raised
+	lied                 bool   // a posted index made no sense: nothing more is fetched
+	doomed               bool   // and the queue pair has to fail as soon as its engine returns
 
 	congestion  congestion
 	outstanding transport.Outstanding

@@ -39,6 +39,10 @@ type qpTable struct {
 	slotBits  uint
 	shard     uint32
 	shardBits uint
+	recent    [recentQPs]struct {
+		n    ib.QPN
+		slot uint32
+	}
 
 	mu       sync.Mutex // control goroutines take numbers and give them back
 	capacity int
@@ -123,9 +127,18 @@ func (t *qpTable) put(n ib.QPN) {
 	t.live--
 }
 
+// recentQPs is of how many numbers that were looked for lately the slot is remembered, which is a function of the number and
+// never stale.
+const recentQPs = 256
+
 // find returns the queue pair with exactly this number, nil if there is none.
 func (t *qpTable) find(n ib.QPN) *QP {
-	if q := t.slots[t.slot(n)]; q != nil && q.qpn == n {
+	r := &t.recent[n>>t.shardBits%recentQPs]
+	if r.n != n {
+		r.n, r.slot = n, t.slot(n)
+	}
+	// Before anything was looked for, r is about number 0, which nobody has.
+	if q := t.slots[r.slot]; q != nil && q.qpn == n {
 		return q
 	}
 	return nil

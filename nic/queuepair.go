@@ -30,7 +30,7 @@ const (
 
 // FetchSend implements transport.QueuePair.
 func (q *served) FetchSend(r *transport.Request) transport.Fetched {
-	if !q.posted(q.block.SendPosted(), q.sendTaken, q.cap.MaxSendWR) {
+	if q.sendTaken == q.sendSeen && !q.look(&q.sendSeen, q.block.SendPosted(), q.cap.MaxSendWR) {
 		return transport.Empty
 	}
 	w := &q.shard.sendWQE
@@ -95,7 +95,7 @@ func (q *served) FetchRecv(r *transport.Receive) transport.Fetched {
 		}
 		return q.srq.take(r)
 	}
-	if !q.posted(q.block.RecvPosted(), q.recvTaken, q.cap.MaxRecvWR) {
+	if q.recvTaken == q.recvSeen && !q.look(&q.recvSeen, q.block.RecvPosted(), q.cap.MaxRecvWR) {
 		return transport.Empty
 	}
 	w := &q.shard.recvWQE
@@ -116,17 +116,21 @@ func (q *served) FetchRecv(r *transport.Receive) transport.Fetched {
 	return transport.Ready
 }
 
-// posted judges the application's claim of what it has posted, and reports whether there is something to take.
-func (q *served) posted(claim, taken, depth uint32) bool {
-	n := claim - taken
+// look judges the application's claim of what it has posted, when everything was taken that it had claimed before, and reports
+// whether there is something to take. The claim's cache line is the application's: it is looked at once for all that it
+// covers.
+func (q *served) look(seen *uint32, claim, depth uint32) bool {
+	n := claim - *seen
 	if n == 0 || q.lied {
 		return false
 	}
 	if n > depth {
-		// More than the ring holds: nothing in it can be believed.
+		// More than the ring holds: nothing in the rings can be believed.
 		q.lied, q.doomed = true, true
+		q.sendSeen, q.recvSeen = q.sendTaken, q.recvTaken
 		return false
 	}
+	*seen = claim
 	return true
 }
 
