@@ -1,16 +1,19 @@
 package verbs_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/link/local"
@@ -18,6 +21,7 @@ import (
 	"github.com/softnic/softnicd/link/udp"
 	"github.com/softnic/softnicd/nic"
 	"github.com/softnic/softnicd/verbs/embedded"
+	"golang.org/x/net/bpf"
 )
 
 // testLink is what the devices of these tests stand on; if nothing is said, the network in memory.
@@ -27,6 +31,13 @@ import (
 //	udp6, raw6 one device at ::1, which reaches itself by its sockets
 //	udp-veth4  devices by turns at the two ends of a cable between namespaces; so raw-veth4, udp-veth6, raw-veth6
 var testLink = os.Getenv("SOFTNIC_TEST_LINK")
+
+// testShards is how many shards the devices of these tests have; 0 is 1. testSteering says, of udp, that datagrams reach
+// wrong shards.
+var (
+	testShards, _ = strconv.Atoi(os.Getenv("SOFTNIC_TEST_SHARDS"))
+	testSteering  = os.Getenv("SOFTNIC_TEST_STEERING")
+)
 
 // links are all values of testLink but none.
 var links = []string{"local", "udp", "raw", "udp6", "raw6", "udp-veth4", "raw-veth4", "udp-veth6", "raw-veth6"}
@@ -82,6 +93,9 @@ func runOnLink(m *testing.M) int {
 
 // newDevice makes a device on the link that is tested.
 func newDevice(o embedded.Options) (*embedded.Device, error) {
+	if o.Shards == 0 && o.Trace == nil {
+		o.Shards = testShards
+	}
 	switch {
 	case testLink == "":
 		return embedded.New(o)
@@ -134,21 +148,45 @@ func prepareLink() (err error) {
 // made numbers the devices.
 var made atomic.Uint32
 
+// onCable are the numbers of addresses on the cable that a device has. They are used again, the lowest that there is at an
+// end, for the kernel's table of neighbours is small, and one for all namespaces.
+var onCable struct {
+	sync.Mutex
+	taken [256]bool
+}
+
+func takeAddress(end uint32) (n int) {
+	onCable.Lock()
+	defer onCable.Unlock()
+	for n = 2 + int(end); onCable.taken[n]; n += 2 {
+	}
+	onCable.taken[n] = true
+	return n
+}
+
+func giveAddress(n int) {
+	onCable.Lock()
+	defer onCable.Unlock()
+	onCable.taken[n] = false
+}
+
 // onSockets makes a device with an address of its own: in 127.0.0.0/8 one that no other process is likely to use, at the
 // end of a cable another one, and of ::1 another port.
 func onSockets(o embedded.Options) (*embedded.Device, error) {
 	n := made.Add(1)
-	at, index, udpPort := -1, 1, uint16(0)
+	at, index, udpPort, closed := -1, 1, uint16(0), func() {}
 	kind, cable, _ := strings.Cut(testLink, "-")
 	switch {
 	case cable != "":
 		end := &ends[n%2]
 		at, index = end.Namespace, end.Index
-		bits := 16
-		if o.Addr = netip.AddrFrom4([4]byte{10, 9, byte(n >> 8), byte(n)}); cable == "veth6" {
-			o.Addr, bits = netip.MustParseAddr(fmt.Sprintf("fd09::%x", n)), 64
+		k := takeAddress(n % 2)
+		closed = sync.OnceFunc(func() { giveAddress(k) })
+		bits := 24
+		if o.Addr = netip.AddrFrom4([4]byte{10, 9, 0, byte(k)}); cable == "veth6" {
+			o.Addr, bits = netip.MustParseAddr(fmt.Sprintf("fd09::%x", k)), 64
 		}
-		if err := end.AddAddress(fmt.Sprintf("%s/%d", o.Addr, bits)); err != nil {
+		if err := end.AddAddress(fmt.Sprintf("%s/%d", o.Addr, bits)); err != nil && !errors.Is(err, syscall.EEXIST) {
 			return nil, err
 		}
 	case strings.HasSuffix(kind, "6"):
@@ -156,15 +194,19 @@ func onSockets(o embedded.Options) (*embedded.Device, error) {
 	default:
 		o.Addr = netip.AddrFrom4([4]byte{127, byte(192 + os.Getpid()%32), byte(os.Getpid()/32%64*4) + byte(n>>8), byte(n)})
 	}
-	var port interface {
-		nic.Port
-		nic.Grouper
-	}
-	open := func() (err error) {
+	var ports []nic.Port
+	var groups nic.Grouper
+	open := func() error {
 		if strings.HasPrefix(kind, "raw") {
-			port, err = raw.Open(raw.Config{Addrs: []netip.Addr{o.Addr}, Interface: index, Port: udpPort})
-		} else {
-			port, err = udp.Open(udp.Config{Addrs: []netip.Addr{o.Addr}, Interface: index, Port: udpPort})
+			s, err := raw.OpenShards(raw.Config{Addrs: []netip.Addr{o.Addr}, Interface: index, Port: udpPort}, max(o.Shards, 1))
+			if err == nil {
+				ports, groups = listPorts(s.Ports()), s
+			}
+			return err
+		}
+		s, err := udp.OpenShards(udp.Config{Addrs: []netip.Addr{o.Addr}, Interface: index, Port: udpPort}, max(o.Shards, 1), steering())
+		if err == nil {
+			ports, groups = listPorts(s.Ports()), s
 		}
 		return err
 	}
@@ -181,17 +223,52 @@ func onSockets(o embedded.Options) (*embedded.Device, error) {
 	wrap := o.Wrap
 	o.Wrap = func(inMemory nic.Port) nic.Port {
 		inMemory.Close()
+		port := ports[0]
+		ports = ports[1:]
 		// What the device says to itself takes the short way, unless there is nothing else.
 		p := local.Mux(local.New(1024), port, func(g ib.GID) bool { return g == own && !alone() })
 		if wrap != nil {
 			p = wrap(p)
 		}
-		return struct {
-			nic.Port
-			nic.Grouper
-		}{p, groupsAt{at, port}}
+		return linked{p, groupsAt{at, groups}, closed}
 	}
 	return embedded.New(o)
+}
+
+func listPorts[P nic.Port](ports []P) (list []nic.Port) {
+	for _, p := range ports {
+		list = append(list, p)
+	}
+	return list
+}
+
+// steering is how the kernel chooses a shard: as it should, if nothing is said, or always another one.
+func steering() func(int) []bpf.Instruction {
+	if testSteering != "wrong" {
+		return nil
+	}
+	return func(shards int) []bpf.Instruction {
+		p := udp.ByQPN(shards)
+		return append(p[:len(p)-1:len(p)-1],
+			bpf.ALUOpConstant{Op: bpf.ALUOpAdd, Val: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpMod, Val: uint32(shards)}, bpf.RetA{})
+	}
+}
+
+// linked is the port of a device on sockets.
+type linked struct {
+	nic.Port
+	groupsAt
+	closed func()
+}
+
+// Deadline is that of what the port is made of.
+func (p linked) Deadline() clock.Time { return nic.PortDeadline(p.Port) }
+
+// Close gives the address back.
+func (p linked) Close() error {
+	err := p.Port.Close()
+	p.closed()
+	return err
 }
 
 // groupsAt joins groups in a namespace: the port makes sockets for that.
