@@ -163,6 +163,7 @@ func (s *Session) createQP(q *ctl.CreateQP) (any, error) {
 	}
 	c := nic.QPConfig{
 		PD: pd, Type: ib.QPType(q.Type), SendCQ: send.cq, RecvCQ: recvCQ, SigAll: q.SigAll == 1,
+		Flags: ib.QPCreateFlags(q.Flags),
 		Cap: ib.QPCap{
 			MaxSendWR: q.MaxSendWR, MaxRecvWR: q.MaxRecvWR,
 			MaxSendSGE: q.MaxSendSGE, MaxRecvSGE: q.MaxRecvSGE, MaxInlineData: q.MaxInlineData,

@@ -141,7 +141,7 @@ static int create(struct sn_context *c, struct sn_qp *q, const struct ibv_qp_cap
 		.recv_cq = p->recv_cq ? p->recv_cq->handle : 0, .srq = p->srq ? p->srq->handle : 0, .sig_all = q->sig_all,
 		.max_send_wr = asked->max_send_wr, .max_recv_wr = asked->max_recv_wr, .max_send_sge = asked->max_send_sge,
 		.max_recv_sge = asked->max_recv_sge, .max_inline_data = asked->max_inline_data,
-		.arena = q->block.arena, .offset = q->block.offset, .cookie = q->cookie,
+		.arena = q->block.arena, .offset = q->block.offset, .cookie = q->cookie, .flags = q->create_flags,
 	};
 	struct softnic_ctl_create_qp_reply r;
 	int err = sn_call(c, SOFTNIC_CTL_OP_CREATE_QP, &m, sizeof m, &r, sizeof r);

@@ -59,6 +59,17 @@ func (s QPState) String() string {
 
 var qpStates = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR", "UNKNOWN"}
 
+// QPCreateFlags are properties that a queue pair is made with. Values as ibv_qp_create_flags.
+type QPCreateFlags uint32
+
+// QPCreateBlockSelfMcastLB is for UD: the queue pair does not hear what it sends to groups that it is attached to.
+const QPCreateBlockSelfMcastLB QPCreateFlags = 1 << 1
+
+// String joins the names of the flags.
+func (f QPCreateFlags) String() string { return join(f, qpCreateFlagNames) }
+
+var qpCreateFlagNames = []bitName[QPCreateFlags]{{QPCreateBlockSelfMcastLB, "BLOCK_SELF_MCAST_LB"}}
+
 // QPAttrMask says which fields of a [QPAttr] count. Values as ibv_qp_attr_mask.
 type QPAttrMask uint32
 

@@ -937,8 +937,10 @@ struct softnic_ctl_create_qp {
 	uint32_t arena;
 	uint64_t offset;
 	uint64_t cookie;
+	uint32_t flags; /* ib.QPCreateFlags */
+	uint32_t reserved; /* 0 */
 };
-SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_qp) == 64, "softnic_ctl_create_qp");
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_create_qp) == 72, "softnic_ctl_create_qp");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, pd) == 0, "softnic_ctl_create_qp.pd");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, type) == 4, "softnic_ctl_create_qp.type");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, send_cq) == 8, "softnic_ctl_create_qp.send_cq");
@@ -953,6 +955,8 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, max_inline_data) == 40, "s
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, arena) == 44, "softnic_ctl_create_qp.arena");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, offset) == 48, "softnic_ctl_create_qp.offset");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, cookie) == 56, "softnic_ctl_create_qp.cookie");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, flags) == 64, "softnic_ctl_create_qp.flags");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_create_qp, reserved) == 68, "softnic_ctl_create_qp.reserved");
 
 /* CreateQPReply has the number, the doorbell slot and the real capacities. */
 struct softnic_ctl_create_qp_reply {

@@ -113,6 +113,13 @@ func (c *cable) Recv(_ clock.Time, packets []wire.Packet) (n int) {
 	return n
 }
 
+// drop loses the newest packets that wait.
+func (c *cable) drop(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting -= n
+}
+
 func (c *cable) Descriptor() int         { return c.fd }
 func (c *cable) Counters() *PortCounters { return &c.counters }
 func (c *cable) Close() error            { c.closed.Store(true); return nil }

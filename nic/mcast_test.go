@@ -132,6 +132,33 @@ func TestMcastDelivers(t *testing.T) {
 	}
 }
 
+// A queue pair that was made so never hears itself, whatever its attachment says (ibv_create_qp_ex); the others do hear it.
+func TestMcastBlocksItsOwn(t *testing.T) {
+	f := &fakeGroups{}
+	w, a, _ := newPair(t, withGroups(f))
+	block := func(c *QPConfig) { c.Type, c.Flags = ib.QPTypeUD, ib.QPCreateBlockSelfMcastLB }
+	x, y := a.newQP(t, block), a.newDatagrams(t)
+	x.modify(t, ib.QPAttr{State: ib.StateInit, PortNum: 1, QKey: testQKey}, ib.QPAttrState|ib.QPAttrPort|ib.QPAttrPKeyIndex|ib.QPAttrQKey)
+	x.modify(t, ib.QPAttr{State: ib.StateRTR}, ib.QPAttrState)
+	x.modify(t, ib.QPAttr{State: ib.StateRTS}, ib.QPAttrState|ib.QPAttrSQPSN)
+	ah := a.newAH(t, testGroup)
+	for _, e := range []*endpoint{x, y} {
+		e.attach(t, true)
+		e.attach(t, true) // the second time it changes own, or not
+		for range 2 {
+			e.postRecv(1, e.sge(1<<16, 4200))
+		}
+	}
+	x.postSend(datagramWQE(20, ah, ib.MulticastQPN), x.sge(0, 100))
+	w.run(time.Millisecond)
+	x.wantDatagrams(t, 0)
+	y.wantDatagrams(t, 1)
+	y.postSend(datagramWQE(20, ah, ib.MulticastQPN), y.sge(0, 100))
+	w.run(time.Millisecond)
+	x.wantDatagrams(t, 1)
+	y.wantDatagrams(t, 2)
+}
+
 func TestMcastAttachRules(t *testing.T) {
 	f := &fakeGroups{}
 	_, a, b := newPair(t, withGroups(f))

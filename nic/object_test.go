@@ -60,17 +60,19 @@ func TestCreateQPRefuses(t *testing.T) {
 		edit func(c *QPConfig)
 		want syscall.Errno
 	}{
-		"raw":      {func(c *QPConfig) { c.Type = ib.QPTypeRawPacket }, syscall.EOPNOTSUPP},
-		"GSI":      {func(c *QPConfig) { c.Type = ib.QPTypeGSI }, syscall.EINVAL},
-		"type 0":   {func(c *QPConfig) { c.Type = 0 }, syscall.EINVAL},
-		"send wr":  {func(c *QPConfig) { c.Cap.MaxSendWR = 16385 }, syscall.EINVAL},
-		"recv wr":  {func(c *QPConfig) { c.Cap.MaxRecvWR = 1<<32 - 1 }, syscall.EINVAL},
-		"send sge": {func(c *QPConfig) { c.Cap.MaxSendSGE = 33 }, syscall.EINVAL},
-		"recv sge": {func(c *QPConfig) { c.Cap.MaxRecvSGE = 33 }, syscall.EINVAL},
-		"inline":   {func(c *QPConfig) { c.Cap.MaxInlineData = 513 }, syscall.EINVAL},
-		"no pd":    {func(c *QPConfig) { c.PD = nil }, syscall.EINVAL},
-		"no cq":    {func(c *QPConfig) { c.SendCQ = nil }, syscall.EINVAL},
-		"no block": {func(c *QPConfig) { c.Block = nil }, syscall.EINVAL},
+		"raw":                         {func(c *QPConfig) { c.Type = ib.QPTypeRawPacket }, syscall.EOPNOTSUPP},
+		"GSI":                         {func(c *QPConfig) { c.Type = ib.QPTypeGSI }, syscall.EINVAL},
+		"type 0":                      {func(c *QPConfig) { c.Type = 0 }, syscall.EINVAL},
+		"send wr":                     {func(c *QPConfig) { c.Cap.MaxSendWR = 16385 }, syscall.EINVAL},
+		"recv wr":                     {func(c *QPConfig) { c.Cap.MaxRecvWR = 1<<32 - 1 }, syscall.EINVAL},
+		"send sge":                    {func(c *QPConfig) { c.Cap.MaxSendSGE = 33 }, syscall.EINVAL},
+		"recv sge":                    {func(c *QPConfig) { c.Cap.MaxRecvSGE = 33 }, syscall.EINVAL},
+		"inline":                      {func(c *QPConfig) { c.Cap.MaxInlineData = 513 }, syscall.EINVAL},
+		"no pd":                       {func(c *QPConfig) { c.PD = nil }, syscall.EINVAL},
+		"no cq":                       {func(c *QPConfig) { c.SendCQ = nil }, syscall.EINVAL},
+		"no block":                    {func(c *QPConfig) { c.Block = nil }, syscall.EINVAL},
+		"block of multicast of an RC": {func(c *QPConfig) { c.Flags = ib.QPCreateBlockSelfMcastLB }, syscall.EINVAL},
+		"unknown flag":                {func(c *QPConfig) { c.Type, c.Flags = ib.QPTypeUD, 1<<8 }, syscall.EOPNOTSUPP},
 		"short block": {func(c *QPConfig) {
 			c.Block = func(l abi.QPLayout) ([]byte, error) { return make([]byte, l.Size()-1), nil }
 		}, syscall.EINVAL},

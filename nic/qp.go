@@ -16,8 +16,9 @@ type QPConfig struct {
 	PD             *PD
 	Type           ib.QPType
 	SendCQ, RecvCQ *CQ
-	SRQ            *SRQ     // where receives come from; nil for a receive queue of its own
-	SigAll         bool     // every send request is signaled
+	SRQ            *SRQ // where receives come from; nil for a receive queue of its own
+	SigAll         bool // every send request is signaled
+	Flags          ib.QPCreateFlags
 	Cap            ib.QPCap // what is wanted at least
 	// Block returns the memory for the rings: at least layout.Size() bytes, shared with the application.
 	Block  func(layout abi.QPLayout) ([]byte, error)
@@ -36,6 +37,7 @@ type QP struct {
 	sendCQ, recvCQ *CQ
 	srq            *SRQ // nil for none
 	sigAll         bool
+	flags          ib.QPCreateFlags
 	cap            ib.QPCap
 	cookie         uint64
 	handle         uint32
@@ -145,7 +147,7 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 	}
 	q = &QP{
 		ctx: c, shard: p.shard, part: p, pd: cfg.PD, typ: cfg.Type,
-		sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, sigAll: cfg.SigAll,
+		sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, sigAll: cfg.SigAll, flags: cfg.Flags,
 		cap: capacity, cookie: cfg.Cookie, handle: cfg.Handle,
 		qpn: number, alive: true, block: block, timerAt: -1,
 	}
@@ -194,6 +196,12 @@ func (c *Context) checkQP(cfg *QPConfig) error {
 		return fmt.Errorf("type %s is not built in this version, only RC, UC, UD and XRC: %w", cfg.Type, syscall.EOPNOTSUPP)
 	default:
 		return fmt.Errorf("type %s: applications cannot have such: %w", cfg.Type, syscall.EINVAL)
+	}
+	if unknown := cfg.Flags &^ ib.QPCreateBlockSelfMcastLB; unknown != 0 {
+		return fmt.Errorf("creation flags %s: %s is not built: %w", cfg.Flags, unknown, syscall.EOPNOTSUPP)
+	}
+	if cfg.Flags&ib.QPCreateBlockSelfMcastLB != 0 && cfg.Type != ib.QPTypeUD {
+		return fmt.Errorf("type %s: %s is about groups, which are for UD: %w", cfg.Type, cfg.Flags, syscall.EINVAL)
 	}
 	if cfg.Block == nil {
 		return fmt.Errorf("no memory for the rings: %w", syscall.EINVAL)

@@ -292,7 +292,7 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 		}
 		s.sched.charge(f, bytes, more)
 		budget -= bytes
-		if q.srq != nil && !more {
+		if (q.srq != nil || q.xrc != nil) && !more {
 			s.lastWQE(q)
 		}
 		s.sent(now, q, before)

@@ -321,7 +321,8 @@ func (q *SRQ) fail(why string) {
 }
 
 // lastWQE raises QP_LAST_WQE_REACHED when a queue pair of a shared receive queue is in the error state and every receive
-// that it had taken has completed: only now the application may count what is left (IBA 10.2.9).
+// that it had taken has completed: only now the application may count what is left (IBA 10.2.9). An XRC target takes from the
+// queues of several processes; each that has it open is told.
 func (s *shard) lastWQE(q *QP) {
 	if q.state != ib.StateErr || q.dead || q.lastWQE {
 		return

@@ -198,13 +198,56 @@ func TestTargetOutlivesItsMaker(t *testing.T) {
 	if c := g.send(t, number, 100); c.Status != uint8(ib.WCRemAccessErr) {
 		t.Fatalf("send to a queue that is gone: %+v", c)
 	}
-	if e := g.c.take(); !slices.Equal(e, []event{{ib.EventQPAccessErr, openedHandle}}) {
+	if e := g.c.take(); !slices.Equal(e, []event{{ib.EventQPAccessErr, openedHandle}, {ib.EventQPLastWQEReached, openedHandle}}) {
 		t.Errorf("events %v", e)
 	}
 	if a, _, _ := g.c.ctx.QueryQP(g.opened); a.State != ib.StateErr {
 		t.Errorf("the target is in %s", a.State)
 	}
 	g.checkEmpty(t)
+}
+
+// A target that is told to end gives back the receive that it had in hand, and then says to all who have it open that it was
+// the last (IBA 10.2.9): in the middle of a message, and with nothing in hand.
+func TestTargetLastWQE(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		g := newCrew(t)
+		g.pc.post(1, g.pc.sge(0, 10000))
+		g.pc.post(2, g.pc.sge(0, 10000))
+		if begun {
+			w := sendWQE(20)
+			w.SRQN = g.pc.srq.Number()
+			g.ini.postSend(w, g.ini.sge(0, 10000))
+			g.a.dev.Step(g.w.now)
+			g.a.port.peer.drop(1) // its end
+			g.b.dev.Step(g.w.now)
+		}
+		if err := g.b.ctx.ModifyQP(g.target, &ib.QPAttr{State: ib.StateErr}, ib.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+		g.w.run(time.Millisecond)
+		want := 0
+		if begun {
+			want = 1
+		}
+		if c := g.c.poll(t); len(c) != want || want == 1 && (c[0].WRID != 1 || c[0].Status != uint8(ib.WCWRFlushErr)) {
+			t.Errorf("receives: %+v", c)
+		}
+		if e := g.b.take(); !slices.Equal(e, []event{{ib.EventQPLastWQEReached, targetHandle}}) {
+			t.Errorf("events %v", e)
+		}
+		if e := g.c.take(); !slices.Equal(e, []event{{ib.EventQPLastWQEReached, openedHandle}}) {
+			t.Errorf("events of the other %v", e)
+		}
+		// Once: what is said again changes nothing.
+		if err := g.c.ctx.ModifyQP(g.opened, &ib.QPAttr{State: ib.StateErr}, ib.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+		g.w.run(time.Millisecond)
+		if e := g.b.take(); len(e) != 0 {
+			t.Errorf("more events %v", e)
+		}
+	}
 }
 
 // The queue of another domain is none, whoever has it.
@@ -223,10 +266,10 @@ func TestTargetOtherDomain(t *testing.T) {
 		t.Errorf("it was received: %+v", c)
 	}
 	// Every opener hears of it.
-	if e := g.b.take(); !slices.Equal(e, []event{{ib.EventQPAccessErr, targetHandle}}) {
+	if e := g.b.take(); !slices.Equal(e, []event{{ib.EventQPAccessErr, targetHandle}, {ib.EventQPLastWQEReached, targetHandle}}) {
 		t.Errorf("events %v", e)
 	}
-	if e := g.c.take(); !slices.Equal(e, []event{{ib.EventQPAccessErr, openedHandle}}) {
+	if e := g.c.take(); !slices.Equal(e, []event{{ib.EventQPAccessErr, openedHandle}, {ib.EventQPLastWQEReached, openedHandle}}) {
 		t.Errorf("events of the other %v", e)
 	}
 	if n := g.b.counter("resp_remote_access_errors"); n != 1 {

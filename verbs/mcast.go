@@ -8,7 +8,7 @@ import (
 // McastOption is a property of an attachment to a multicast group.
 type McastOption func(*ctl.AttachMcast)
 
-// HearOwn has a queue pair hear what it sends to the group itself.
+// HearOwn has a queue pair hear what it sends to the group itself, unless it was made with ib.QPCreateBlockSelfMcastLB.
 func HearOwn() McastOption { return func(m *ctl.AttachMcast) { m.Flags |= ctl.McastOwn } }
 
 // AttachMcast attaches a UD queue pair to a multicast group (ibv_attach_mcast): it receives what is sent to the group with

@@ -19,6 +19,14 @@ func newListener(t testing.TB, ctx *verbs.Context) *side {
 	s := newSide(t, ctx, 256, smallCap)
 	check(t, s.qp.Close())
 	s.qp = must(s.pd.CreateQP(verbs.QPInitAttr{Type: ib.QPTypeUD, SendCQ: s.cq, RecvCQ: s.cq, Cap: smallCap}))
+	s.activateDatagrams()
+	return s
+}
+
+// activateDatagrams takes a queue pair for datagrams to RTS and posts receives with wr_ids from 100.
+func (s *side) activateDatagrams() {
+	t := s.t
+	t.Helper()
 	check(t, s.qp.Modify(&verbs.QPAttr{State: ib.StateInit, PortNum: 1, QKey: teamQKey},
 		ib.QPAttrState|ib.QPAttrPort|ib.QPAttrPKeyIndex|ib.QPAttrQKey))
 	check(t, s.qp.Modify(&verbs.QPAttr{State: ib.StateRTR}, ib.QPAttrState))
@@ -26,7 +34,6 @@ func newListener(t testing.TB, ctx *verbs.Context) *side {
 	for i := range uint64(8) {
 		check(t, s.qp.PostRecv(s.recv(100+i, 1024*int(1+i), 1024)))
 	}
-	return s
 }
 
 // A group of four queue pairs on two devices of a network.
@@ -96,4 +103,38 @@ func TestMulticast(t *testing.T) {
 	}
 	check(t, a.qp.DetachMcast(older))
 	check(t, a.qp.Close())
+}
+
+// A queue pair that was made with BLOCK_SELF_MCAST_LB does not hear itself, though it asks; it hears others, and they it.
+func TestBlockSelfMulticast(t *testing.T) {
+	ctx := openDevice(t, embedded.Options{})
+	a, b := newListener(t, ctx), newSide(t, ctx, 256, smallCap)
+	check(t, b.qp.Close())
+	init := verbs.QPInitAttr{Type: ib.QPTypeUD, SendCQ: b.cq, RecvCQ: b.cq, Cap: smallCap, Flags: ib.QPCreateBlockSelfMcastLB}
+	b.qp = must(b.pd.CreateQP(init))
+	b.activateDatagrams()
+	group := ib.GIDFromAddr(netip.MustParseAddr("239.7.8.10"))
+	if !a.end.GID.Is4() {
+		group = ib.GIDFromAddr(netip.MustParseAddr("ff15::7:8:10"))
+	}
+	for _, s := range []*side{a, b} {
+		check(t, s.qp.AttachMcast(group, verbs.HearOwn()))
+	}
+	for i, s := range []*side{b, a} {
+		wr := s.send(uint64(i), 10)
+		wr.Flags = 0
+		wr.AH = must(s.pd.CreateAH(verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: ib.GlobalRoute{DGID: group}}))
+		wr.RemoteQPN, wr.RemoteQKey = ib.MulticastQPN, teamQKey
+		check(t, s.qp.PostSend(wr))
+		a.expect(uint64(100+i), ib.WCSuccess)
+	}
+	b.expect(100, ib.WCSuccess) // what a said
+	b.quiet()
+
+	init.Type = ib.QPTypeRC
+	_, err := b.pd.CreateQP(init)
+	wantErrno(t, err, syscall.EINVAL)
+	init.Type, init.Flags = ib.QPTypeUD, 1<<8
+	_, err = b.pd.CreateQP(init)
+	wantErrno(t, err, syscall.EOPNOTSUPP)
 }

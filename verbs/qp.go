@@ -27,6 +27,9 @@ type QPInitAttr struct {
 	SRQ    *SRQ // where receives come from, in place of a receive queue of its own; nil for none
 	Cap    QPCap
 	SigAll bool // every send request completes in SendCQ, signaled or not
+	// Flags are creation flags (ibv_qp_create_flags). With ib.QPCreateBlockSelfMcastLB a UD queue pair never hears what it
+	// sends to groups, HearOwn or not. EINVAL for another type, EOPNOTSUPP for other flags.
+	Flags ib.QPCreateFlags
 }
 
 // QP is a queue pair.
@@ -93,7 +96,7 @@ func (p *PD) CreateQP(init QPInitAttr) (*QP, error) {
 	q := &QP{ctx: c, pd: p, init: init, cookie: c.newCookie(), mem: block}
 	m := &ctl.CreateQP{
 		PD: p.handle, Type: uint32(init.Type), SendCQ: init.SendCQ.handle,
-		Arena: block.Arena, Offset: block.Offset, Cookie: q.cookie,
+		Arena: block.Arena, Offset: block.Offset, Cookie: q.cookie, Flags: uint32(init.Flags),
 	}
 	if !initiator {
 		m.RecvCQ = init.RecvCQ.handle

@@ -261,6 +261,8 @@ type CreateQP struct {
 	Arena         uint32
 	Offset        uint64
 	Cookie        uint64
+	Flags         uint32 // ib.QPCreateFlags
+	Reserved      uint32 // 0
 }
 
 // CreateQPReply has the number, the doorbell slot and the real capacities.
