@@ -20,8 +20,8 @@ const localFrames = 1024
 // device is a NIC with what it stands on.
 type device struct {
 	spec  netdev.Spec
-	index int     // of its network interface
-	port  netPort // to the network
+	index int      // of its network interface
+	ports netPorts // to the network
 	page  *control.Page
 	nic   *nic.Device
 }
@@ -81,14 +81,22 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 			}
 		}
 	}()
-	if d.port, err = c.openPort(&under, log.With("device", spec.Device)); err != nil {
+	var ports []nic.Port
+	if d.ports, ports, err = c.openPorts(&under, log.With("device", spec.Device)); err != nil {
 		return nil, fmt.Errorf("device %s: %w", spec.Device, err)
 	}
-	undo = append(undo, d.port.Close)
+	undo = append(undo, d.ports.Close)
 	isLocal := func(g ib.GID) bool { return d.nic.IsLocal(g) }
-	port := local.Mux(local.New(localFrames), d.port, isLocal)
-	if file != nil {
-		if port, err = file.Wrap(spec.Device, port, isLocal); err != nil {
+	for i := range ports {
+		ports[i] = local.Mux(local.New(localFrames), ports[i], isLocal)
+		if file == nil {
+			continue
+		}
+		name := spec.Device
+		if i > 0 {
+			name = fmt.Sprintf("%s shard %d", name, i)
+		}
+		if ports[i], err = file.Wrap(name, ports[i], isLocal); err != nil {
 			return nil, fmt.Errorf("device %s: capture: %w", spec.Device, err)
 		}
 	}
@@ -96,8 +104,10 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 		return nil, err
 	}
 	undo = append(undo, d.page.Close)
-	groups, _ := d.port.(nic.Grouper) // nil for a link that has none
-	d.nic, err = nic.New(nic.Config{Name: spec.Device, Port: port, Groups: groups, Page: d.page.Mem, Profile: profile, PKeys: keys, Limits: c.limits(d.port.ReceiveBuffer()), Link: linkOf(&under), Logger: log})
+	d.nic, err = nic.New(nic.Config{
+		Name: spec.Device, Ports: ports, Groups: d.ports, Page: d.page.Mem, Profile: profile, PKeys: keys,
+		Limits: c.limits(d.ports.ReceiveBuffer()), Link: linkOf(&under), Logger: log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +128,7 @@ func (d *device) refresh(log *slog.Logger) {
 	if len(under.Addrs) > 0 {
 		d.index = under.Index
 		var bind error
-		d.nic.WithPort(func() { bind = move(d.port, &under) })
+		d.nic.WithPort(func() { bind = move(d.ports, &under) })
 		if bind != nil {
 			log.Warn("the new addresses cannot be bound; the old ones stay", "device", d.spec.Device, "err", bind)
 			return

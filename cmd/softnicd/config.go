@@ -23,6 +23,7 @@ type config struct {
 	LogLevel string   `yaml:"log-level"`
 	Port     uint16   `yaml:"port"`
 	Reclaim  reclaim  `yaml:"reclaim"`
+	Shards   int      `yaml:"shards"`
 
 	AckFloor time.Duration `yaml:"ack-floor"`
 	InFlight int           `yaml:"in-flight"`
@@ -44,6 +45,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
 	f.Var(&c.Link, "link", "how packets travel: udp, by ordinary sockets; raw, by packet sockets, as whole Ethernet frames, which needs CAP_NET_RAW (default udp)")
 	f.Var(&c.Reclaim, "reclaim", "when a send slot comes back: poll, when its completion is polled, as on hardware; completion, when the request completes, as with Linux rxe (default as the profile says)")
+	f.IntVar(&c.Shards, "shards", 1, "threads of each device that move data, each for a part of its queue pairs; one for every two cores is plenty")
 	f.StringArrayVar(&c.PKey, "pkey", nil, "the P_Key table from entry 0 on, as 0xffff; the top bit is full membership (repeatable; default 0xffff)")
 	f.DurationVar(&c.AckFloor, "ack-floor", 0, "least effective local ACK timeout, whatever queue pairs ask for: a busy host stalls longer (default 4ms)")
 	f.IntVar(&c.InFlight, "in-flight", 0, "bytes that all queue pairs of a device have outstanding at most; -1 for no bound (default 2097152, or half of the receive buffer if that is less)")
@@ -110,6 +112,9 @@ func (c *config) adopt(f *pflag.FlagSet, file *config) {
 	}
 	if file.Reclaim != "" && !f.Changed("reclaim") {
 		c.Reclaim = file.Reclaim
+	}
+	if file.Shards != 0 && !f.Changed("shards") {
+		c.Shards = file.Shards
 	}
 	if file.PKey != nil && !f.Changed("pkey") {
 		c.PKey = file.PKey

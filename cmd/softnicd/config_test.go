@@ -40,6 +40,7 @@ capture: /file.pcapng
 log-level: debug
 port: 1001
 reclaim: completion
+shards: 3
 ack-floor: 7ms
 in-flight: 500000
 line-rate: 40000
@@ -61,9 +62,9 @@ func TestPrecedence(t *testing.T) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 	}
-	check(config{LogLevel: "info", Port: 4791}, "")
-	check(config{LogLevel: "info", Port: 4791}, "# nothing\n")
-	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion,
+	check(config{LogLevel: "info", Port: 4791, Shards: 1}, "")
+	check(config{LogLevel: "info", Port: 4791, Shards: 1}, "# nothing\n")
+	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion, 3,
 		7 * time.Millisecond, 500000, 40000, off, off, []string{"0xffff", "0x8001"}, linkRaw}
 	check(file, wholeFile)
 

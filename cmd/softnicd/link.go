@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/link/netdev"
 	"github.com/softnic/softnicd/link/raw"
 	"github.com/softnic/softnicd/link/udp"
@@ -46,16 +47,17 @@ func (k *linkKind) UnmarshalYAML(f func(any) error) error {
 	return k.Set(s)
 }
 
-// netPort is a port to the network under a device.
-type netPort interface {
-	nic.Port
+// netPorts are the ports to the network under a device, one for each shard.
+type netPorts interface {
+	nic.Grouper
 	SetAddrs([]netip.Addr) error
 	ReceiveBuffer() int
+	Close() error
 }
 
-// move tells a port that its interface has other addresses, or that it is another one.
-func move(p netPort, under *netdev.Interface) error {
-	if p, ok := p.(*raw.Port); ok { // UDP sockets are bound to addresses only
+// move tells ports that their interface has other addresses, or that it is another one.
+func move(p netPorts, under *netdev.Interface) error {
+	if p, ok := p.(*raw.Shards); ok { // UDP sockets are bound to addresses only
 		if err := p.SetInterface(under.Index); err != nil {
 			return err
 		}
@@ -63,17 +65,32 @@ func move(p netPort, under *netdev.Interface) error {
 	return p.SetAddrs(under.Addrs)
 }
 
-// openPort opens the port of a device. That it, or the right to it, cannot be had is the machine's state.
-func (c *config) openPort(under *netdev.Interface, log *slog.Logger) (netPort, error) {
-	var port netPort
-	var err error
+// openPorts opens the ports of a device, and lists them. That they, or the right to them, cannot be had is the machine's
+// state.
+func (c *config) openPorts(under *netdev.Interface, log *slog.Logger) (all netPorts, list []nic.Port, err error) {
+	if c.Shards < 1 || c.Shards > abi.MaxShards {
+		return nil, nil, usage(fmt.Errorf("%d shards: 1 to %d expected", c.Shards, abi.MaxShards))
+	}
 	if c.Link == linkRaw {
-		port, err = raw.Open(raw.Config{Addrs: under.Addrs, Interface: under.Index, Port: c.Port, Log: log})
+		var s *raw.Shards
+		if s, err = raw.OpenShards(raw.Config{Addrs: under.Addrs, Interface: under.Index, Port: c.Port, Log: log}, c.Shards); err == nil {
+			all, list = s, listPorts(s.Ports())
+		}
 	} else {
-		port, err = udp.Open(udp.Config{Addrs: under.Addrs, Interface: under.Index, Port: c.Port, Log: log})
+		var s *udp.Shards
+		if s, err = udp.OpenShards(udp.Config{Addrs: under.Addrs, Interface: under.Index, Port: c.Port, Log: log}, c.Shards, nil); err == nil {
+			all, list = s, listPorts(s.Ports())
+		}
 	}
 	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EPERM) {
 		err = taken(err)
 	}
-	return port, err
+	return all, list, err
+}
+
+func listPorts[P nic.Port](ports []P) (list []nic.Port) {
+	for _, p := range ports {
+		list = append(list, p)
+	}
+	return list
 }
