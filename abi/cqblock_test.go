@@ -51,3 +51,23 @@ func TestResetAt(t *testing.T) {
 		}
 	}
 }
+
+// A hint changes nothing, wherever it points.
+func TestExpectChangesNothing(t *testing.T) {
+	mem := make([]byte, CQBlockSize(64))
+	b, err := NewCQBlock(mem, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pos := range uint32(64) {
+		b.Expect(pos)
+	}
+	for i, v := range mem {
+		if v != 0 {
+			t.Fatalf("byte %d is %#x", i, v)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { b.Expect(63) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

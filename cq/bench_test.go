@@ -2,6 +2,8 @@ package cq
 
 import (
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/softnic/softnicd/abi"
@@ -82,4 +84,29 @@ func BenchmarkPoll(b *testing.B) {
 			// b.N counts entries, up to the last ring's rounding.
 		})
 	}
+}
+
+// Posting to a queue whose reader polls on another processor.
+func BenchmarkPostToPoller(b *testing.B) {
+	p := newPair(b, 256)
+	e := abi.CQE{WRID: 1}
+	var taken atomic.Uint64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		dst := make([]abi.CQE, 16)
+		for total := uint64(0); total < uint64(b.N); {
+			n, _ := p.reader.Poll(dst)
+			if total += uint64(n); n > 0 {
+				taken.Store(total)
+			}
+		}
+	}()
+	for i := range uint64(b.N) {
+		for i-taken.Load() > 200 {
+			runtime.Gosched()
+		}
+		p.Post(0, &e, false)
+	}
+	<-done
 }

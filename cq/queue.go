@@ -119,6 +119,7 @@ func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
 	}
 	q.touch(wordEntry)
 	q.ring.Write(q.pos, q.produced, e)
+	q.ring.Expect(q.pos)
 	q.pos = q.ring.Next(q.pos)
 	q.produced++
 	q.touch(wordProduced)
