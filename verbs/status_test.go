@@ -282,10 +282,10 @@ func newFaultyPair(t testing.TB, plan fault.Plan) (a, b *side, set func(fault.Pl
 	t.Helper()
 	faulty(t)
 	var net embedded.Network
-	var port *fault.Port
+	var ports []*fault.Port // one for each shard
 	d := must(newDevice(embedded.Options{Network: &net, Limits: quick, Wrap: func(p nic.Port) nic.Port {
-		port = must(fault.Wrap(p, plan))
-		return port
+		ports = append(ports, must(fault.Wrap(p, plan)))
+		return ports[len(ports)-1]
 	}}))
 	ctx := must(d.Open())
 	t.Cleanup(func() {
@@ -296,7 +296,11 @@ func newFaultyPair(t testing.TB, plan fault.Plan) (a, b *side, set func(fault.Pl
 	b = newSide(t, openDevice(t, embedded.Options{Network: &net, Limits: quick}), 256, smallCap)
 	connectSides(t, a, b, verbs.RCAttr{})
 	return a, b, func(plan fault.Plan) {
-		d.NIC().WithPort(func() { check(t, port.SetPlan(plan)) })
+		d.NIC().WithPort(func() {
+			for _, port := range ports {
+				check(t, port.SetPlan(plan))
+			}
+		})
 	}
 }
 
