@@ -126,7 +126,7 @@ static int create(struct sn_context *c, struct sn_cq *q, uint32_t entries, uint3
 		return err;
 	}
 	q->ex.handle = r.handle;
-	q->ex.cqe = (int)r.capacity;
+	q->ex.cqe = (int)entries; /* the places beyond, to a whole number of blocks, are nobody's to count on */
 	return 0;
 }
 

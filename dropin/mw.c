@@ -31,14 +31,15 @@ static int dealloc_mw(struct ibv_mw *mw)
 	return error;
 }
 
-/* What a bind writes into its request. */
+/* What a bind writes into its request. A window gives rights to the peer only; that many programs name the local right as
+ * well means nothing (IBA 10.6.7.2). */
 static void describe(struct softnic_send_wqe *w, const struct ibv_mw *mw, uint32_t key, const struct ibv_mw_bind_info *info)
 {
 	w->imm = mw->handle;
 	w->rkey = key;
 	w->remote_addr = info->addr;
 	w->operand = info->length;
-	w->compare = (uint64_t)(info->mr ? info->mr->lkey : 0) << 32 | info->mw_access_flags;
+	w->compare = (uint64_t)(info->mr ? info->mr->lkey : 0) << 32 | (info->mw_access_flags & ~(unsigned int)IBV_ACCESS_LOCAL_WRITE);
 }
 
 /* The key of a window goes on with each bind that is posted, in the order of posting. */

@@ -2,6 +2,8 @@
  *
  * The new ring is known here before the device is asked for the resize: whoever polls goes on there by himself when the
  * next entry is its first (sn_cq_turn). The ring that was left is freed when that has happened. */
+#include <time.h>
+
 #include "ring.h"
 
 static struct sn_cq_ring *last_of(struct sn_cq *q)
@@ -13,21 +15,56 @@ static struct sn_cq_ring *last_of(struct sn_cq *q)
 	return r;
 }
 
+static uint32_t count(struct sn_cq *q)
+{
+	uint32_t n;
+
+	sn_lock(&q->lock);
+	n = sn_cq_end(q) - q->index;
+	sn_unlock(&q->lock);
+	return n;
+}
+
+/* Requests that were posted are on their way to this queue, and would overrun a smaller one a moment later. So before it
+ * shrinks they are given that moment: until nothing comes for 10 ms, 50 ms at the most. */
+static void settle(struct sn_cq *q)
+{
+	struct timespec millisecond = { .tv_nsec = 1000000 };
+	uint32_t before = count(q);
+
+	for (int tries = 0, calm = 0; tries < 50 && calm < 10; tries++, calm++) {
+		nanosleep(&millisecond, NULL);
+		if (count(q) != before)
+			calm = 0;
+		before = count(q);
+	}
+}
+
 static int resize(struct sn_cq *q, uint32_t entries)
 {
 	struct sn_context *c = sn_context_of(q->ex.context);
 	struct softnic_ctl_resize_cq m = { .cq = q->ex.handle, .entries = entries };
 	struct softnic_ctl_resize_cq_reply r;
 	struct sn_cq_ring *ring, *last;
+	uint32_t waiting;
 	int error = sn_cq_ring_new(c, entries, &ring);
 
 	if (error)
 		return error;
+	if (entries < (uint32_t)q->ex.cqe)
+		settle(q);
 	m.arena = ring->block.arena;
 	m.offset = ring->block.offset;
 	sn_lock(&q->lock);
-	last_of(q)->next = ring;
+	waiting = sn_cq_end(q) - q->index;
+	if (waiting <= entries)
+		last_of(q)->next = ring;
 	sn_unlock(&q->lock);
+	/* The device counts the places that there really are. */
+	if (waiting > entries) {
+		sn_cq_ring_free(c, ring);
+		return EINVAL;
+	}
 	error = sn_call(c, SOFTNIC_CTL_OP_RESIZE_CQ, &m, sizeof(m), &r, sizeof(r));
 	sn_lock(&q->lock);
 	if (error) {
@@ -36,7 +73,7 @@ static int resize(struct sn_cq *q, uint32_t entries)
 			last = last->next;
 		last->next = NULL;
 	} else {
-		q->ex.cqe = (int)r.capacity;
+		q->ex.cqe = (int)entries;
 		sn_cq_look(q); /* an empty queue leaves the old ring at once, though nobody polls */
 	}
 	sn_unlock(&q->lock);

@@ -117,7 +117,7 @@ static void overrun(struct ibv_context *context)
 	side_open(&a, context);
 	side_open(&b, context);
 	REQUIRE_EQ(ibv_destroy_cq(b.cq), 0);
-	b.cq = ibv_create_cq(context, 1, &b, NULL, 0);
+	b.cq = ibv_create_cq(context, 128, &b, NULL, 0);
 	REQUIRE(b.cq != NULL);
 	struct ibv_qp_init_attr_ex attr = side_init_attr(&b, IBV_QPT_RC);
 

@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 enum { WRITES = 30000 };
 
@@ -71,11 +72,17 @@ static void refusals(void)
 	REQUIRE_EQ(a.cq->cqe, size);
 	REQUIRE_EQ(ibv_resize_cq(a.cq, 1), 0);
 	REQUIRE(a.cq->cqe >= 1 && a.cq->cqe < size);
-	/* fill it, but for a place */
-	for (n = 0; n < (uint64_t)a.cq->cqe - 1 && n < SIDE_DEPTH; n++) {
+	REQUIRE_EQ(ibv_resize_cq(a.cq, SIDE_DEPTH), 0);
+	/* as many as it has room for, then there is no way to less */
+	for (n = 0; n < SIDE_DEPTH; n++) {
 		wr.wr_id = n;
 		REQUIRE_EQ(test_post_send(a.qp, &wr), 0);
 	}
+	for (int tries = 0; ibv_resize_cq(a.cq, 1) == 0; tries++) {
+		REQUIRE(tries < 1000); /* they are on their way */
+		usleep(1000);
+	}
+	REQUIRE_EQ(ibv_resize_cq(a.cq, 1), EINVAL);
 	REQUIRE_EQ(ibv_resize_cq(a.cq, 500), 0);
 	for (uint64_t i = 0; i < n; i++)
 		REQUIRE_EQ(test_wait(a.cq, IBV_WC_SUCCESS).wr_id, i);
