@@ -39,6 +39,9 @@ static bool resolve(struct sn_context *c, const struct softnic_ctl_async_event *
 		o = sn_object_event(c, SN_QP, e->cookie, deliver_qp);
 		event->element.qp = o;
 		return o;
+	case IBV_EVENT_DEVICE_FATAL:
+		atomic_store(&c->fatal_told, true); /* a daemon that goes down says so before it closes the socket */
+		return true;
 	default:
 		event->element.port_num = (int)e->handle;
 		return true;

@@ -244,9 +244,7 @@ int sn_call_fds(struct sn_context *c, uint16_t op, const void *request, size_t r
 		atomic_compare_exchange_strong(&c->state, &live, SN_GONE);
 		sn_say(SN_SAY_DEATH, "the daemon is gone: device %s has failed", c->device->ibv.name);
 	} else if (err && err != ENODATA && err != EOPNOTSUPP) {
-		bool memory = op == SOFTNIC_CTL_OP_REG_MR || op == SOFTNIC_CTL_OP_REREG_MR;
-
-		sn_say(memory ? SN_SAY_MEMORY : SN_SAY_OBJECT, "%s", *sentence ? sentence : strerror(err));
+		sn_say((enum sn_topic)(SN_SAY_REFUSED + op), "%s", *sentence ? sentence : strerror(err));
 	}
 	return err;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 int sn_mr_describe(struct sn_context *c, struct softnic_ctl_reg_mr *q, void *addr, size_t length, uint64_t iova,
@@ -23,12 +24,21 @@ int sn_mr_describe(struct sn_context *c, struct softnic_ctl_reg_mr *q, void *add
 	return 0;
 }
 
-/* Under Yama only parents may trace, unless a process names who else may: any process of this user, to which the daemon
- * belongs. Where there is no Yama the call fails, and nothing is lost. A process that is not dumpable cannot be reached
- * by number at all. */
-static void allow_tracing(void)
+/* Under Yama only parents may trace, unless a process names who else may: the daemon, or, once it has opened devices of
+ * two of them, any process of this user. Where there is no Yama the call fails, and nothing is lost. */
+static void allow_tracing(struct sn_context *c)
 {
-	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	static atomic_int named;
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+	int none = 0;
+
+	if (getsockopt(c->conn.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0)
+		return; /* it is in another process namespace, and needs the descriptors */
+	if (atomic_compare_exchange_strong(&named, &none, peer.pid) || none == peer.pid)
+		prctl(PR_SET_PTRACER, peer.pid, 0, 0, 0);
+	else
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
 static int first_call(struct sn_context *c, uint16_t op, const void *request, size_t request_size, void *reply, size_t reply_size)
@@ -40,7 +50,7 @@ static int first_call(struct sn_context *c, uint16_t op, const void *request, si
 	} files[] = { { "/proc/self/mem", O_RDWR }, { "/proc/self/maps", O_RDONLY } };
 	int err = 0;
 
-	allow_tracing();
+	allow_tracing(c);
 	for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
 		int fd = open(files[i].name, files[i].flags | O_CLOEXEC);
 
@@ -56,7 +66,7 @@ static int first_call(struct sn_context *c, uint16_t op, const void *request, si
 	if (!err)
 		c->described = true;
 	else if (fds.n == 0)
-		sn_say(SN_SAY_DAEMON, "this process may not open its own /proc/self/mem (it is not dumpable, or /proc is not mounted): "
+		sn_say(SN_SAY_PROC, "this process may not open its own /proc/self/mem (it is not dumpable, or /proc is not mounted): "
 				      "the daemon has no way to registered memory; prctl(PR_SET_DUMPABLE, 1) or a mounted /proc gives it one");
 	while (fds.n > 0)
 		close(fds.fd[--fds.n]);

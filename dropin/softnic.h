@@ -61,14 +61,14 @@ static inline void sn_unlock(struct sn_lock *l)
 /* What went wrong, for the person in front of the terminal: one line on standard error, the first time that this kind of
  * thing goes wrong in this process. $SOFTNICD_QUIET silences it. */
 enum sn_topic {
-	SN_SAY_DAEMON,    /* no daemon, or it may not be reached */
-	SN_SAY_PROTOCOL,  /* the daemon answers what it should not */
-	SN_SAY_MEMORY,    /* registration */
-	SN_SAY_OBJECT,    /* making, changing and destroying everything else */
-	SN_SAY_DEATH,     /* the daemon is gone */
-	SN_SAY_FORK,      /* a context of the parent was used in the child */
-	SN_TOPICS,
+	SN_SAY_DAEMON,  /* no daemon, or it may not be reached, or the device cannot be opened */
+	SN_SAY_DEATH,   /* the daemon is gone */
+	SN_SAY_FORK,    /* a context of the parent was used in the child */
+	SN_SAY_PROC,    /* this process cannot open its own memory for the daemon */
+	SN_SAY_REFUSED, /* and the operation that was refused: each has its first time */
 };
+
+#define SN_OPERATIONS 64 /* of the control protocol, by number */
 
 void sn_say(enum sn_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
