@@ -74,6 +74,7 @@ type perfOptions struct {
 	udpPort uint16
 	device  string
 	socket  string
+	shards  int
 	profile string // CPU profiles of the daemons of --local, in files of this prefix
 
 	exchange string // --server: where to listen, if not on port
@@ -104,7 +105,9 @@ bandwidth tests it is the time from posting to completion of requests that ask f
 time of both applications and their daemons by 1e9 bytes moved.
 
 --service uc has the tests of send and write, ud those of send, of up to a packet. What is lost there nobody repairs: the
-bandwidth of send is that of what arrived, and lost says how many messages did not. A write that was lost nobody can count.`,
+bandwidth of send is that of what arrived, and lost says how many messages did not. A write that was lost nobody can count.
+--service xrc has all tests: each of --qps is a queue pair that sends and a target, which receives into a shared receive
+queue, as perftest's -c XRC.`,
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: names,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -125,7 +128,7 @@ bandwidth of send is that of what arrived, and lost says how many messages did n
 	f.IntVarP(&o.iters, "iters", "n", 0, "messages of a queue pair (default: as many as --duration allows)")
 	f.DurationVarP(&o.duration, "duration", "D", time.Second, "how long to measure each size")
 	f.IntVarP(&o.mtu, "mtu", "m", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default: the port's)")
-	f.StringVar(&o.service, "service", "rc", "rc, uc or ud")
+	f.StringVar(&o.service, "service", "rc", "rc, uc, ud or xrc")
 	f.BoolVarP(&o.events, "events", "e", false, "sleep on the completion channel instead of polling")
 	f.StringVar(&o.moderation, "moderation", "", "with --events: one event for COUNT completions or after PERIOD_US microseconds, as COUNT,PERIOD_US")
 	f.IntVarP(&o.inline, "inline", "I", 0, "send messages of up to so many bytes inline")
@@ -136,6 +139,7 @@ bandwidth of send is that of what arrived, and lost says how many messages did n
 	f.StringVar(&o.connect, "connect", "", "be the active side, against the --server on this host")
 	f.StringVar(&o.local, "local", "", "both sides here: daemons (two of them, over UDP) or device (one)")
 	f.Uint16VarP(&o.port, "port", "p", 18515, "TCP port by which the two sides meet")
+	f.IntVar(&o.shards, "shards", 1, "with --local: the daemons' shards")
 	f.Uint16Var(&o.udpPort, "udp-port", 4791, "with --local: the daemons' UDP port")
 	f.StringVarP(&o.device, "device", "d", "", "device (default: the first)")
 	f.StringVar(&o.socket, "socket", "", "the daemon's control socket")
@@ -180,7 +184,7 @@ func runPerf(ctx context.Context, o *perfOptions, out, progress io.Writer) error
 // perfPlan is everything about one measurement, known to both sides.
 type perfPlan struct {
 	Test       string        `json:"test"`
-	Service    string        `json:"service"` // rc, uc or ud; empty: rc
+	Service    string        `json:"service"` // rc, uc, ud or xrc; empty: rc
 	Size       int           `json:"size"`
 	QPs        int           `json:"qps"`
 	TxDepth    int           `json:"tx_depth"`
@@ -220,9 +224,9 @@ func (o *perfOptions) plans() ([]perfPlan, error) {
 		return nil, usage(fmt.Errorf("-o %s: text or json expected", o.output))
 	}
 	switch o.service {
-	case "rc", "uc", "ud":
+	case "rc", "uc", "ud", "xrc":
 	default:
-		return nil, usage(fmt.Errorf("--service %s: rc, uc or ud expected", o.service))
+		return nil, usage(fmt.Errorf("--service %s: rc, uc, ud or xrc expected", o.service))
 	}
 	p := perfPlan{
 		Test: test.name, Service: o.service, QPs: o.qps, TxDepth: o.txDepth, RxDepth: o.rxDepth, PostList: o.postList, CQMod: o.cqMod, Iters: o.iters,

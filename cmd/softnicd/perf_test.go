@@ -288,6 +288,11 @@ func TestPerfRuns(t *testing.T) {
 		{"send-bw", "--service=ud", "--duration=50ms", "--bidirectional", "--qps=2", "--local=daemons"},
 		{"send-lat", "--service=ud", "--iters=100", "--events", "--local=device"},
 		{"send-bw", "--service=ud", "--all", "--iters=50", "--local=device"},
+		{"send-bw", "--service=xrc", "--bidirectional", "--qps=3", "--size=5000", "--iters=300", "--verify", "--local=daemons"},
+		{"write-bw", "--service=xrc", "--qps=2", "--iters=100", "--verify", "--local=device"},
+		{"read-bw", "--service=xrc", "--size=3000", "--iters=100", "--verify", "--local=device"},
+		{"atomic-lat", "--service=xrc", "--iters=100", "--local=device"},
+		{"send-lat", "--service=xrc", "--events", "--inline=64", "--iters=100", "--verify", "--local=device"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if out := run(t, args...); !bytes.Contains(out, []byte("#bytes")) || bytes.Count(out, []byte("\n")) < 3 {

@@ -51,10 +51,13 @@ const (
 
 // perfSide is what a side tells about itself.
 type perfSide struct {
-	QPs    []verbs.Endpoint `json:"qps"`
-	Addr   uint64           `json:"addr"`
-	RKey   ib.RKey          `json:"rkey"`
-	Daemon perfProcess      `json:"daemon"`
+	QPs []verbs.Endpoint `json:"qps"`
+	// With XRC the targets and the numbers of their shared receive queues.
+	Targets []verbs.Endpoint `json:"targets,omitempty"`
+	SRQs    []uint32         `json:"srqs,omitempty"`
+	Addr    uint64           `json:"addr"`
+	RKey    ib.RKey          `json:"rkey"`
+	Daemon  perfProcess      `json:"daemon"`
 }
 
 // perfShare is what a side has to say when it is over.

@@ -36,6 +36,7 @@ type perfPeer struct {
 	mem    []byte
 	cq     *verbs.CQ
 	ch     *verbs.CompChannel // with --events
+	xrcd   *verbs.XRCD        // with XRC
 	lanes  []perfLane
 	byQPN  map[ib.QPN]*perfLane
 	remote perfSide
@@ -70,6 +71,9 @@ type perfLane struct {
 	recvSGEs []verbs.SGE
 	ah       *verbs.AH // of datagrams, which go to peer
 	peer     ib.QPN
+	target   *verbs.QP  // with XRC
+	srq      *verbs.SRQ // that the target receives into
+	srqn     uint32     // of the peer's
 }
 
 // openPeer makes everything but the connection.
@@ -106,6 +110,9 @@ func openPeer(plan perfPlan, h perfHost, link *perfLink) (p *perfPeer, err error
 			return p, err
 		}
 		p.byQPN[p.lanes[i].qp.QPN()] = &p.lanes[i]
+		if target := p.lanes[i].target; target != nil {
+			p.byQPN[target.QPN()] = &p.lanes[i] // of what it receives
+		}
 	}
 	p.daemon = daemonProcess(h.socket)
 	p.cpu.daemon = p.daemon.PID
@@ -147,8 +154,14 @@ func (l *perfLane) open(p *perfPeer, pd *verbs.PD, i int) (err error) {
 	if plan.receives() {
 		capacity.MaxRecvWR = uint32(plan.RxDepth)
 	}
-	l.qp, err = pd.CreateQP(verbs.QPInitAttr{Type: plan.qpType(), SendCQ: p.cq, RecvCQ: p.cq, Cap: capacity})
-	if err != nil {
+	init := verbs.QPInitAttr{Type: plan.qpType(), SendCQ: p.cq, RecvCQ: p.cq, Cap: capacity}
+	if plan.extended() {
+		init.RecvCQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = nil, 0, 0
+		if err = l.openXRC(p, pd); err != nil {
+			return err
+		}
+	}
+	if l.qp, err = pd.CreateQP(init); err != nil {
 		return err
 	}
 	l.posted = make([]time.Time, plan.TxDepth)
@@ -176,7 +189,12 @@ func (p *perfPeer) connect(ctx context.Context) error {
 	}
 	local := perfSide{Addr: p.mr.Addr(), RKey: p.mr.RKey(), Daemon: p.daemon}
 	for i := range p.lanes {
-		local.QPs = append(local.QPs, verbs.Endpoint{QPN: p.lanes[i].qp.QPN(), PSN: verbs.RandomPSN(), GID: gid.GID})
+		l := &p.lanes[i]
+		local.QPs = append(local.QPs, verbs.Endpoint{QPN: l.qp.QPN(), PSN: verbs.RandomPSN(), GID: gid.GID})
+		if p.plan.extended() {
+			local.Targets = append(local.Targets, verbs.Endpoint{QPN: l.target.QPN(), PSN: verbs.RandomPSN(), GID: gid.GID})
+			local.SRQs = append(local.SRQs, l.srq.Number())
+		}
 	}
 	if err := p.link.send(perfMessage{Kind: kindSide, Side: &local}); err != nil {
 		return err
@@ -185,13 +203,14 @@ func (p *perfPeer) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.Side == nil || len(m.Side.QPs) != len(p.lanes) {
+	if m.Side == nil || len(m.Side.QPs) != len(p.lanes) || p.plan.extended() &&
+		(len(m.Side.Targets) != len(p.lanes) || len(m.Side.SRQs) != len(p.lanes)) {
 		return errors.New("the peer has another number of queue pairs")
 	}
 	p.remote = *m.Side
 	for i := range p.lanes {
 		l := &p.lanes[i]
-		if err := p.connectLane(p.pd, l, local.QPs[i], p.remote.QPs[i]); err != nil {
+		if err := p.connectLane(p.pd, l, &local, &p.remote); err != nil {
 			return err
 		}
 		if err := l.repost(); err != nil {
@@ -239,6 +258,7 @@ func (p *perfPeer) post(l *perfLane, n int, now time.Time) error {
 		if l.ah != nil {
 			wr.AH, wr.RemoteQPN, wr.RemoteQKey = l.ah, l.peer, perfQKey
 		}
+		wr.RemoteSRQN = l.srqn
 		if plan.Verify {
 			p.prepare(l, m)
 		}
@@ -275,7 +295,11 @@ func (l *perfLane) repost() error {
 			place := (l.posting + int64(i)) % int64(len(l.recvSGEs))
 			l.recvs[i] = verbs.RecvWR{SGList: l.recvSGEs[place : place+1]}
 		}
-		if err := l.qp.PostRecv(l.recvs[:n]...); err != nil {
+		post := l.qp.PostRecv
+		if l.srq != nil {
+			post = l.srq.PostRecv
+		}
+		if err := post(l.recvs[:n]...); err != nil {
 			return err
 		}
 		l.posting += int64(n)

@@ -24,7 +24,11 @@ const perfStray = 200 * time.Millisecond
 // perfLost is how long a latency test waits for a message that may be lost.
 const perfLost = 2 * time.Second
 
-func (p *perfPlan) reliable() bool { return p.Service == "" || p.Service == "rc" }
+func (p *perfPlan) reliable() bool { return p.Service == "" || p.Service == "rc" || p.extended() }
+
+// extended tells whether each connection is the two halves of XRC: a queue pair that sends, a target that receives into a
+// shared receive queue of the lane's.
+func (p *perfPlan) extended() bool { return p.Service == "xrc" }
 
 func (p *perfPlan) datagrams() bool { return p.Service == "ud" }
 
@@ -34,6 +38,8 @@ func (p *perfPlan) qpType() ib.QPType {
 		return ib.QPTypeUC
 	case "ud":
 		return ib.QPTypeUD
+	case "xrc":
+		return ib.QPTypeXRCSend
 	}
 	return ib.QPTypeRC
 }
@@ -52,7 +58,7 @@ func (p *perfPlan) checkService() error {
 	case p.reliable():
 		return nil
 	case p.Service != "uc" && p.Service != "ud":
-		return fmt.Errorf("--service %s: rc, uc or ud expected", p.Service)
+		return fmt.Errorf("--service %s: rc, uc, ud or xrc expected", p.Service)
 	case op != ib.WRSend && op != ib.WRRDMAWrite, op == ib.WRRDMAWrite && p.datagrams():
 		return fmt.Errorf("--service %s has no %s", p.Service, p.Test)
 	case p.Verify:
@@ -65,8 +71,33 @@ func (p *perfPlan) checkService() error {
 	return nil
 }
 
-// connectLane brings a queue pair up.
-func (p *perfPeer) connectLane(pd *verbs.PD, l *perfLane, local, remote verbs.Endpoint) error {
+// openXRC makes what a lane of XRC receives with.
+func (l *perfLane) openXRC(p *perfPeer, pd *verbs.PD) (err error) {
+	if p.xrcd == nil {
+		if p.xrcd, err = p.ctx.OpenXRCD(verbs.XRCDAttr{Flags: ib.XRCDCreate}); err != nil {
+			return err
+		}
+	}
+	if l.target, err = p.xrcd.CreateQP(); err != nil {
+		return err
+	}
+	// Every message names a queue, also those that take nothing out of it.
+	l.srq, err = pd.CreateXSRQ(verbs.SRQAttr{MaxWR: uint32(p.plan.RxDepth), MaxSGE: 1}, p.xrcd, p.cq)
+	return err
+}
+
+// connectLane brings a queue pair up, and with XRC its target.
+func (p *perfPeer) connectLane(pd *verbs.PD, l *perfLane, local, remote *perfSide) error {
+	if !p.plan.extended() {
+		return p.connectQP(pd, l, local.QPs[l.index], remote.QPs[l.index])
+	}
+	l.srqn = remote.SRQs[l.index]
+	attr := p.plan.rcAttr()
+	return errors.Join(l.qp.ConnectRC(local.QPs[l.index], remote.Targets[l.index], attr),
+		l.target.ConnectRC(local.Targets[l.index], remote.QPs[l.index], attr))
+}
+
+func (p *perfPeer) connectQP(pd *verbs.PD, l *perfLane, local, remote verbs.Endpoint) error {
 	switch p.plan.Service {
 	case "uc":
 		return l.qp.ConnectUC(local, remote, verbs.UCAttr{PathMTU: p.plan.pathMTU()})
