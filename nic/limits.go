@@ -182,5 +182,6 @@ func (p Profile) fill() Profile {
 // Capabilities of a port.
 const (
 	portCM      = 0x10000   // connection management is supported
+	portReinit  = 0x40000   // a link can be made anew
 	portIPBased = 0x4000000 // GIDs are made of IP addresses
 )

@@ -81,4 +81,15 @@ func TestProfilesKeepToTheirDevices(t *testing.T) {
 	if a := d.Attr(); a.VendorID != 0x8086 || a.MaxSGE != 13 || a.MaxQPWR != 4063 || d.PortAttr().GIDTblLen != 32 {
 		t.Errorf("%+v", a)
 	}
+	// The kernel's irdma: SZ_4K | SZ_2M | SZ_1G, IB_PORT_CM_SUP | IB_PORT_REINIT_SUP and GIDs of IP addresses, one P_Key.
+	if a, port := d.Attr(), d.PortAttr(); a.PageSizeCap != 0x40201000 || port.PortCapFlags != 1<<16|1<<18|1<<26 || port.PKeyTblLen != 1 ||
+		a.MaxCQE != 1048574 || a.MaxInlineData != 101 || port.MaxMsgSz != 1<<31-1 || a.MaxQPRDAtom != 127 {
+		t.Errorf("%+v %+v", a, port)
+	}
+	// rxe and irdma have a completion vector for each processor, as softnicd has.
+	for _, p := range Profiles() {
+		if p.Limits.NumCompVectors != DefaultLimits().NumCompVectors {
+			t.Errorf("%s has %d completion vectors", p.Name, p.Limits.NumCompVectors)
+		}
+	}
 }
