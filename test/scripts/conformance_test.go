@@ -15,7 +15,7 @@ const conformance = "../../docs/conformance.md"
 const conformanceHead = `# What is held to the specification, and where
 
 Written by ` + "`go test ./test/scripts -run TestConformance -update`" + `; do not edit. Each line is one script of ` + "`test/scripts`" + `:
-a conversation with the engine of the reliable connection in virtual time. One runs with
+a conversation with the engine of a service, the reliable connection if the chapter says no other, in virtual time. One runs with
 ` + "`go test ./test/scripts -run 'TestScripts/CHAPTER/NAME'`" + `, blanks in a name written as underscores. IBA is the
 InfiniBand Architecture Specification, volume 1; A and a number are its annexes, man: the manual pages of rdma-core.
 `

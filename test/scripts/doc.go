@@ -1,5 +1,5 @@
-// Package scripts holds the reliable connection to its specification, one event at a time. Each script is a conversation
-// with a real engine (transport/rc) in virtual time, from outside: requests are posted and packets delivered, and what the
+// Package scripts holds the transport services to their specification, one event at a time. Each script is a conversation
+// with a real engine (transport/rc if it chooses no other) in virtual time, from outside: requests are posted and packets delivered, and what the
 // engine sends, completes and reports is compared, all of it and in order.
 //
 //	{"sequence NAK", "IBA 9.7.5.1.1", "the requester goes on at the PSN of the NAK", func(s *script) {

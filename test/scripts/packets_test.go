@@ -108,6 +108,7 @@ type packet struct {
 	off    int // of the payload in the sender's memory, if known
 	known  bool
 	pad    int // added to the right pad count
+	v6     bool
 	fields []field
 }
 
@@ -187,6 +188,12 @@ var (
 		func(h []byte) uint64 { return uint64(wire.FindIETH(h).RKey()) }}
 	fieldPlacement = kind{"placement type", func(h []byte, v uint64) { wire.FindFETH(h).SetPlacement(uint8(v)) },
 		func(h []byte) uint64 { return uint64(wire.FindFETH(h).Placement()) }}
+	fieldSRQN = kind{"SRQ number", func(h []byte, v uint64) { wire.FindXRCETH(h).SetSRQN(uint32(v)) },
+		func(h []byte) uint64 { return uint64(wire.FindXRCETH(h).SRQN()) }}
+	fieldQKey = kind{"Q_Key", func(h []byte, v uint64) { wire.FindDETH(h).SetQKey(ib.QKey(v)) },
+		func(h []byte) uint64 { return uint64(wire.FindDETH(h).QKey()) }}
+	fieldSource = kind{"source QP", func(h []byte, v uint64) { wire.FindDETH(h).SetSourceQP(ib.QPN(v)) },
+		func(h []byte) uint64 { return uint64(wire.FindDETH(h).SourceQP()) }}
 	fieldLevel = kind{"selectivity", func(h []byte, v uint64) { wire.FindFETH(h).SetSelectivity(uint8(v)) },
 		func(h []byte) uint64 { return uint64(wire.FindFETH(h).Selectivity()) }}
 )
@@ -302,7 +309,15 @@ func (s *script) build(p packet) *wire.Packet {
 		p.data = theirs(p.off, p.n)
 	}
 	b.SetPadCount(uint8(-len(p.data) + p.pad))
-	b.SetAckReq(p.op.IsRequest() && p.op.Ends())
+	// Only responders of reliable services can be asked.
+	b.SetAckReq(p.op.IsRequest() && p.op.Ends() && (p.op.Service() == wire.ServiceRC || p.op.Service() == wire.ServiceXRC))
+	if wire.FindXRCETH(h) != nil {
+		fieldSRQN.set(h, ours)
+	}
+	if wire.FindDETH(h) != nil {
+		fieldQKey.set(h, qkey)
+		fieldSource.set(h, uint64(there))
+	}
 	if wire.FindRETH(h) != nil || wire.FindAtomicETH(h) != nil {
 		fieldVA.set(h, memory)
 		fieldRKey.set(h, uint64(s.mr.RKey))
@@ -316,7 +331,10 @@ func (s *script) build(p packet) *wire.Packet {
 	for _, f := range p.fields {
 		f.set(h, f.value)
 	}
-	out := &wire.Packet{Opcode: p.op, Header: h}
+	out := &wire.Packet{Opcode: p.op, Header: h, Source: v4(2), Dest: v4(1), TrafficClass: 0x28, HopLimit: 61}
+	if p.v6 {
+		out.Source, out.Dest = v6(2), v6(1)
+	}
 	out.SetPayload(p.data)
 	return out
 }

@@ -28,7 +28,7 @@ import (
 // What was never written holds mine here, theirs there.
 type script struct {
 	t        testing.TB
-	e        *rc.Engine
+	e        transport.Engine
 	qp       queuePair
 	now      clock.Time
 	burst    *wire.Burst
@@ -69,6 +69,8 @@ type choice struct {
 	cfg  rc.Config
 	attr ib.QPAttr // as they are in RTS
 	stop ib.QPState
+	// engine makes the engine of another service than RC.
+	engine func(s *script, c *choice) transport.Engine
 }
 
 func timeout(exp, retries uint8) func(*choice) {
@@ -134,7 +136,11 @@ func (s *script) with(choices ...func(*choice)) {
 	for _, choose := range choices {
 		choose(&s.choice)
 	}
-	s.e = rc.New(s.choice.cfg)
+	if s.choice.engine != nil {
+		s.e = s.choice.engine(s, &s.choice)
+	} else {
+		s.e = rc.New(s.choice.cfg)
+	}
 	for st := ib.StateInit; st <= s.choice.stop; st++ {
 		s.modify(st)
 	}

@@ -37,6 +37,9 @@ var chapters = []chapter{
 	{"duplicates", duplicates},
 	{"windows", windows},
 	{"states", states},
+	{"uc", unreliableConnection},
+	{"ud", datagrams},
+	{"xrc", extended},
 }
 
 func TestScripts(t *testing.T) {
