@@ -190,8 +190,10 @@ func destroyUnderLoad(t *testing.T, a, b *verbs.Context, pairs int, seed uint64)
 	random := rand.New(rand.NewPCG(seed, 1))
 	pdA, pdB := must(a.AllocPD()), must(b.AllocPD())
 	cqA, cqB := must(a.CreateCQ(8192)), must(b.CreateCQ(8192))
-	srq := must(pdB.CreateSRQ(verbs.SRQAttr{MaxWR: 1024, MaxSGE: 1}))
-	bufA, bufB, inbox := must(pdA.AllocBuffer(1<<16)), must(pdB.AllocBuffer(1<<16)), must(pdB.AllocBuffer(1<<16))
+	// What two queue pairs write at once must not be the same memory: nobody says what it will hold.
+	const slots, slot = 64, 8192
+	srq := must(pdB.CreateSRQ(verbs.SRQAttr{MaxWR: slots, MaxSGE: 1}))
+	bufA, bufB, inbox := must(pdA.AllocBuffer(slot)), must(pdB.AllocBuffer(pairs*slot)), must(pdB.AllocBuffer(slots*slot))
 	mrA, mrB, mrInbox := must(pdA.RegMR(bufA.Bytes(), everything)), must(pdB.RegMR(bufB.Bytes(), everything)), must(pdB.RegMR(inbox.Bytes(), everything))
 	fill(bufA.Bytes(), 1)
 	var from, to []*verbs.QP
@@ -213,10 +215,10 @@ func destroyUnderLoad(t *testing.T, a, b *verbs.Context, pairs int, seed uint64)
 		for i := 0; !stop.Load(); i++ {
 			x := from[i%len(from)]
 			write := verbs.SendWR{
-				Opcode: ib.WRRDMAWrite, Flags: ib.SendSignaled, RemoteAddr: mrB.Addr(), RKey: mrB.RKey(),
-				SGList: []verbs.SGE{mrA.SGE(0, 1+random.IntN(20000))},
+				Opcode: ib.WRRDMAWrite, Flags: ib.SendSignaled, RemoteAddr: mrB.Addr() + uint64(i%len(from)*slot), RKey: mrB.RKey(),
+				SGList: []verbs.SGE{mrA.SGE(0, 1+random.IntN(slot))},
 			}
-			send := verbs.SendWR{Opcode: ib.WRSend, Flags: ib.SendSignaled, SGList: []verbs.SGE{mrA.SGE(0, 1+random.IntN(8000))}}
+			send := verbs.SendWR{Opcode: ib.WRSend, Flags: ib.SendSignaled, SGList: []verbs.SGE{mrA.SGE(0, 1+random.IntN(slot))}}
 			_ = x.PostSend(write, send) // full, or in error
 			n, err := cqA.Poll(wcs)
 			if err != nil {
@@ -232,8 +234,13 @@ func destroyUnderLoad(t *testing.T, a, b *verbs.Context, pairs int, seed uint64)
 	})
 	wg.Go(func() { // the receiver
 		wcs := make([]verbs.WC, 64)
-		for i := 0; !stop.Load(); i++ {
-			_ = srq.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{mrInbox.SGE(8192*(i%8), 8192)}})
+		post := func(i uint64) {
+			_ = srq.PostRecv(verbs.RecvWR{WRID: i, SGList: []verbs.SGE{mrInbox.SGE(slot*int(i), slot)}})
+		}
+		for i := range uint64(slots) {
+			post(i)
+		}
+		for !stop.Load() {
 			n, err := cqB.Poll(wcs)
 			if err != nil {
 				t.Error(err)
@@ -243,6 +250,7 @@ func destroyUnderLoad(t *testing.T, a, b *verbs.Context, pairs int, seed uint64)
 				if wc.Status == ib.WCSuccess {
 					received.Add(1)
 				}
+				post(wc.WRID)
 			}
 		}
 	})
