@@ -53,11 +53,11 @@ static int device_fatal(struct sn_context *c, struct ibv_async_event *event)
 {
 	int live = SN_LIVE;
 
+	atomic_compare_exchange_strong(&c->state, &live, SN_GONE);
 	if (atomic_exchange(&c->fatal_told, true)) {
 		errno = EIO;
 		return -1;
 	}
-	atomic_compare_exchange_strong(&c->state, &live, SN_GONE);
 	memset(event, 0, sizeof *event);
 	event->event_type = IBV_EVENT_DEVICE_FATAL;
 	return 0;
