@@ -283,8 +283,10 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 			q.congestion.pace(now)
 		}
 		s.inFlight.Refused = false
-		bytes, more := s.engineTransmit(now, q, min(allowance, budget))
+		ease := q.ease()
+		bytes, more := s.engineTransmit(now, q, min(allowance, budget)*ease)
 		q.congestion.dcqcn.count(bytes)
+		bytes = (bytes + ease - 1) / ease
 		s.await(q)
 		more = more || q.state != state // it failed on the way and has work to flush
 		if more && bytes <= 0 {
@@ -299,6 +301,15 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 		s.after(q, false)
 	}
 	return s.send(now) || busy
+}
+
+// ease is how much cheaper bytes of q are than those of the network. What is divided among queue pairs is the shard's time, and
+// bytes that go as runs take less than half as much of it; longer runs take less again.
+func (q *QP) ease() int {
+	if q.path != nil && q.path.Runs {
+		return 2
+	}
+	return 1
 }
 
 // after is what follows every call of an engine: the queue pair is scheduled if it has something to send, its deadline

@@ -28,6 +28,7 @@ type pair struct {
 	mr   *nic.MR // all of mem
 	far  *nic.MR // its second half, which requests name
 	a, b *end
+	more func() (a, b *end) // connects two more queue pairs, of the same completion queue
 	wcs  [64]abi.CQE
 }
 
@@ -44,6 +45,8 @@ const (
 	depth = 256
 )
 
+var address = netip.MustParseAddr("10.0.0.1")
+
 func newPair(t testing.TB, port nic.Port, bytes int) *pair {
 	t.Helper()
 	p := &pair{t: t}
@@ -57,10 +60,9 @@ func newPair(t testing.TB, port nic.Port, bytes int) *pair {
 	p.mem, err = unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 	check(err)
 	t.Cleanup(func() { unix.Munmap(p.mem) })
-	addr := netip.MustParseAddr("10.0.0.1")
 	p.dev, err = nic.New(nic.Config{
-		Name: "softnic0", Port: port, Now: clock.Monotonic, Manual: true, Limits: nic.Limits{MaxQP: 64, MaxMR: 64},
-		Link: nic.Link{Name: "test0", MTU: 9000, Up: true, Addrs: []netip.Addr{addr}},
+		Name: "softnic0", Port: port, Now: clock.Monotonic, Manual: true, Limits: nic.Limits{MaxQP: 256, MaxMR: 64},
+		Link: nic.Link{Name: "test0", MTU: 9000, Up: true, Addrs: []netip.Addr{address}},
 	})
 	check(err)
 	t.Cleanup(func() { p.dev.Close() })
@@ -78,13 +80,27 @@ func newPair(t testing.TB, port nic.Port, bytes int) *pair {
 	p.far, err = p.ctx.RegMR(pd, nic.MRConfig{Region: dma.NewShared(p.mem[half:], nil), Base: base + uint64(half), Length: uint64(half),
 		Access: ib.AccessLocalWrite | ib.AccessRemoteWrite | ib.AccessRemoteRead})
 	check(err)
-	block := make([]byte, abi.CQBlockSize(abi.CQCapacity(4*depth)))
-	queue, err := p.ctx.CreateCQ(nic.CQConfig{Block: block, Entries: 4 * depth})
+	block := make([]byte, abi.CQBlockSize(abi.CQCapacity(130*depth)))
+	queue, err := p.ctx.CreateCQ(nic.CQConfig{Block: block, Entries: 130 * depth})
 	check(err)
 	p.cq, err = cq.NewReader(block, queue.Capacity())
 	check(err)
-	for _, e := range []**end{&p.a, &p.b} {
+	p.a, p.b = p.connect(pd, queue)
+	p.more = func() (a, b *end) { return p.connect(pd, queue) }
+	return p
+}
+
+// connect makes two queue pairs and connects them.
+func (p *pair) connect(pd *nic.PD, queue *nic.CQ) (a, b *end) {
+	check := func(err error) {
+		p.t.Helper()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	for _, e := range []**end{&a, &b} {
 		*e = &end{pair: p}
+		var err error
 		(*e).qp, err = p.ctx.CreateQP(nic.QPConfig{PD: pd, Type: ib.QPTypeRC, SendCQ: queue, RecvCQ: queue,
 			Cap: ib.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 2},
 			Block: func(l abi.QPLayout) (b []byte, err error) {
@@ -94,8 +110,8 @@ func newPair(t testing.TB, port nic.Port, bytes int) *pair {
 			}})
 		check(err)
 	}
-	gid := ib.GIDFromAddr(addr)
-	for _, x := range [][2]*end{{p.a, p.b}, {p.b, p.a}} {
+	gid := ib.GIDFromAddr(address)
+	for _, x := range [][2]*end{{a, b}, {b, a}} {
 		rights := ib.AccessRemoteWrite | ib.AccessRemoteRead
 		check(p.ctx.ModifyQP(x[0].qp, &ib.QPAttr{State: ib.StateInit, PortNum: 1, AccessFlags: rights},
 			ib.QPAttrState|ib.QPAttrPort|ib.QPAttrPKeyIndex|ib.QPAttrAccessFlags))
@@ -105,7 +121,7 @@ func newPair(t testing.TB, port nic.Port, bytes int) *pair {
 		check(p.ctx.ModifyQP(x[0].qp, &ib.QPAttr{State: ib.StateRTS, Timeout: 8, RetryCnt: 7, SQPSN: 0xfffffe, MaxRDAtomic: 4},
 			ib.QPAttrState|ib.QPAttrTimeout|ib.QPAttrRetryCnt|ib.QPAttrRNRRetry|ib.QPAttrSQPSN|ib.QPAttrMaxRDAtomic))
 	}
-	return p
+	return a, b
 }
 
 // tear makes a page of the memory inaccessible.
@@ -248,6 +264,32 @@ func BenchmarkDevice(b *testing.B) {
 			b.ReportMetric(message.median()/float64(n), "ns/message")
 		})
 	}
+}
+
+// BenchmarkLoneSender is how long a message of 64 bytes takes beside 64 queue pairs that always have something long to send.
+func BenchmarkLoneSender(b *testing.B) {
+	const size = 1 << 20
+	p := newPair(b, New(1024), 2*size)
+	ends := map[uint32]*end{uint32(p.a.qp.QPN()): p.a}
+	for range 64 {
+		x, _ := p.more()
+		ends[uint32(x.qp.QPN())] = x
+		x.post(ib.WRRDMAWrite, size, p.sge(0, size))
+		x.post(ib.WRRDMAWrite, size, p.sge(0, size))
+	}
+	var message samples
+	for b.Loop() {
+		began := time.Now()
+		p.a.post(ib.WRRDMAWrite, size, p.sge(0, 64))
+		for done := false; !done; {
+			c := p.turn(1)[0]
+			if done = c.QPN == uint32(p.a.qp.QPN()); !done {
+				ends[c.QPN].post(ib.WRRDMAWrite, size, p.sge(0, size))
+			}
+		}
+		message.add(time.Since(began))
+	}
+	b.ReportMetric(message.median()/1000, "us/message")
 }
 
 // Messages of many packets arrive whole, as runs or not, and the counters count packets.
