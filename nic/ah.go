@@ -88,6 +88,7 @@ func (c *Context) createAH(p *PD, attr *ib.AHAttr) (*AH, error) {
 	}
 	path, err := way(attr, 0, 0)
 	if err != nil {
+		c.dev.badVectors.Add(1)
 		return nil, err
 	}
 	if !path.Dest.IsMulticast() {

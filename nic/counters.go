@@ -70,6 +70,7 @@ func (d *Device) Counters() []Counter {
 			add(refusalNames[r], d.refused(refusal(r)))
 		}
 	}
+	add("refused_address_vectors", d.badVectors.Load())
 	var sum tally
 	for _, s := range d.shards {
 		s.do(func(clock.Time) { sum.add(s) })

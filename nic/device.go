@@ -77,6 +77,7 @@ type Device struct {
 	link       atomic.Pointer[Link]
 	gids       atomic.Pointer[gidTable]
 	portFailed atomic.Bool
+	badVectors atomic.Uint64 // address vectors that were refused
 	watchers   watchers
 
 	mu       sync.Mutex

@@ -75,6 +75,7 @@ func (q *QP) check(d *Device, a *ib.QPAttr, mask ib.QPAttrMask) (*change, error)
 	if mask&ib.QPAttrAV != 0 {
 		p, err := d.gids.Load().newPath(&ch.attr.AH, q.qpn, ch.attr.DestQPN)
 		if err != nil {
+			d.badVectors.Add(1)
 			return nil, err
 		}
 		p.PKey = d.pkeys[ch.attr.PKeyIndex]
