@@ -26,7 +26,7 @@ func expected() (names []string) {
 		"shared receives", "limits of shared receive queues",
 		"UC SEND received", "UC SEND_WITH_IMM received", "UC RDMA_WRITE", "UC RDMA_WRITE_WITH_IMM received",
 		"queue pairs that were drained", "changes in SQD", "resized queues", "entries that were moved",
-		"connections that were reset", "connections that were revived", "requests that a reset has taken",
+		"connections that were reset", "connections that were revived", "requests that a reset has taken", "renewed keys",
 		"regions registered again", "regions that windows are bound to",
 		"datagrams to a group received",
 		"XRC SEND", "XRC SEND_WITH_IMM", "XRC RDMA_WRITE", "XRC RDMA_WRITE_WITH_IMM", "XRC RDMA_READ",

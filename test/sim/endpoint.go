@@ -42,6 +42,7 @@ type endpoint struct {
 	sqd                  *drainage // while it is in SQD
 	start                ib.PSN    // of this life
 	away                 *absence  // while an area of it is
+	former               ib.RKey   // of target, in a life before; 0 for none
 	life                 uint64
 	reborn               clock.Time // when it began
 	sleeps               clock.Time // until then it is in RESET; 0 for awake

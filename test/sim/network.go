@@ -38,6 +38,7 @@ type port struct {
 	inbox    []*packet // arrived
 	lent     []*packet // given out by the last Recv
 	counters nic.PortCounters
+	single   *wire.Burst // of a run
 
 	refuses clock.Time // until when frames are refused, which counts as lost
 	failed  bool       // it takes nothing, until back
@@ -54,7 +55,10 @@ func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 		for i := range frames {
 			// The device gives them up.
 			if end := p.node.endpointOf(frames[i].QPN); end != nil {
-				end.look(&frames[i])
+				singles := p.apart(&frames[i])
+				for k := range singles {
+					end.look(&singles[k])
+				}
 				end.conn.losses++
 			}
 		}
@@ -63,6 +67,12 @@ func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 	for i := range frames {
 		if net.happens(net.plan.Congest) {
 			return i, nil
+		}
+		if frames[i].Packets() > 1 {
+			if err := p.sendRun(&frames[i]); err != nil {
+				return i, err
+			}
+			continue
 		}
 		if err := net.accept(p.node, &frames[i]); err != nil {
 			return i, &nic.FrameFault{Err: err}
@@ -77,7 +87,7 @@ func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
 	w := p.node.w
 	w.net.free = append(w.net.free, p.lent...)
 	p.lent = p.lent[:0]
-	n, taken := 0, 0
+	n, taken, received := 0, 0, 0
 	for n < len(packets) && taken < len(p.inbox) {
 		d := p.inbox[taken]
 		p.lent = append(p.lent, d)
@@ -98,11 +108,14 @@ func (p *port) Recv(_ clock.Time, packets []wire.Packet) int {
 		}
 		if drop == wire.Accepted {
 			packets[n].Local = d.Source == p.node.gid && !d.forged // a device knows what it has sent itself
-			n++
+			received++
+			if n == 0 || !p.join(&packets[n-1], &packets[n]) {
+				n++
+			}
 		}
 	}
 	p.inbox = p.inbox[:copy(p.inbox, p.inbox[taken:])]
-	p.counters.ReceivedPackets.Add(uint64(n))
+	p.counters.ReceivedPackets.Add(uint64(received))
 	return n
 }
 

@@ -39,6 +39,9 @@ func (c *connection) offend() {
 	switch d.below(7) {
 	case 0: // a key that nobody has; the low byte is the variant of windows
 		w.RKey ^= 1 << d.below(32)
+		if f := e.peer.former; f != 0 && d.chance(500) {
+			w.RKey = uint32(f) // or that it had once
+		}
 	case 1: // over the end, which may be that of the address space
 		w.RemoteAddr += uint64(len(t.mem) - 1)
 	case 2: // before the beginning

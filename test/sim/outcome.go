@@ -266,6 +266,10 @@ func (e *endpoint) close() {
 	if e.closed || e.app.gone() {
 		return
 	}
+	if e.role == sibling && e.sibling.sleeps != 0 {
+		e.closed = true // there is nothing to be flushed
+		return
+	}
 	if e.sleeps != 0 {
 		e.sleeps = e.app.w.now
 		e.wakeUp() // there is no way from RESET

@@ -14,6 +14,7 @@ type Plan struct {
 	Devices     int
 	IPv6        bool
 	Network     NetworkPlan
+	Runs        bool // ports take runs of packets
 	Faults      FaultPlan
 	Attack      int // packets that an attacker forges
 	Window      int // of every device, packets
@@ -114,6 +115,7 @@ func NewPlan(seed uint64) *Plan {
 	}
 	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
+	p.Runs = newDice(seed, streamRuns).chance(500)
 	if !p.clean() {
 		p.Faults = newFaultPlan(d, p.Fragile)
 		if d.chance(250) {

@@ -40,6 +40,8 @@ func (c *connection) rebirth(d *dice) bool {
 		if e.sendQueue.reader.Peek(1)+e.recvQueue.reader.Peek(1) > 0 {
 			w.failf("%s: the way to RESET has completed something", e.name)
 		}
+	}
+	for _, e := range ends {
 		w.census["requests that a reset has taken"] += e.posted - e.ended
 		e.renew(d)
 		e.app.wake(w.now + 1)
@@ -113,6 +115,24 @@ func (e *endpoint) renew(d *dice) {
 	e.life++
 	e.reborn = w.now
 	e.dropWindows()
+	if e.role != sibling && d.chance(500) {
+		e.renewKeys()
+	}
+}
+
+// renewKeys registers the memory of an end anew: under other keys, and perhaps in the places of the old ones.
+func (e *endpoint) renewKeys() {
+	e.former = e.target.mr.RKey()
+	for _, a := range e.arena.areas {
+		if err := e.app.ctx.DeregMR(a.mr); err != nil {
+			e.app.w.failf("%s: %v", e.name, err)
+		}
+		if err := e.arena.register(e.app.ctx, e.app.pd, a, e.rights(a)); err != nil {
+			e.app.w.failf("%s: %v", e.name, err)
+		}
+	}
+	e.app.node.wake(e.app.w.now + 1)
+	e.app.w.census["renewed keys"]++
 }
 
 // dropWindows gives all windows of an end back, bound or not.

@@ -22,6 +22,7 @@ const (
 	streamTalker      = streamTalk + 1         // + 2 * talk + side
 	streamChange      = streamTalker + 64
 	streamExtended    = streamChange + 2
+	streamRuns        = streamExtended + 64
 )
 
 // world is one run of a plan.
