@@ -125,6 +125,9 @@ func (d *device) refresh(log *slog.Logger) {
 		log.Warn("the network interface cannot be looked at", "device", d.spec.Device, "err", err)
 		return
 	}
+	if gone != nil {
+		d.index = 0 // it may come back with any
+	}
 	if len(under.Addrs) > 0 {
 		d.index = under.Index
 		var bind error

@@ -50,6 +50,7 @@ func (k *linkKind) UnmarshalYAML(f func(any) error) error {
 // netPorts are the ports to the network under a device, one for each shard.
 type netPorts interface {
 	nic.Grouper
+	SetInterface(index int) error
 	SetAddrs([]netip.Addr) error
 	ReceiveBuffer() int
 	Close() error
@@ -57,10 +58,8 @@ type netPorts interface {
 
 // move tells ports that their interface has other addresses, or that it is another one.
 func move(p netPorts, under *netdev.Interface) error {
-	if p, ok := p.(*raw.Shards); ok { // UDP sockets are bound to addresses only
-		if err := p.SetInterface(under.Index); err != nil {
-			return err
-		}
+	if err := p.SetInterface(under.Index); err != nil {
+		return err
 	}
 	return p.SetAddrs(under.Addrs)
 }

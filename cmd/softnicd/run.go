@@ -219,9 +219,12 @@ func watch(ctx context.Context, devices []*device, log *slog.Logger) (<-chan str
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		for _, d := range devices {
+			d.refresh(log) // of what changed since it was opened
+		}
 		for e := range events {
 			for _, d := range devices {
-				if e.Index == 0 || e.Index == d.index {
+				if e.Index == 0 || d.index == 0 || e.Index == d.index {
 					d.refresh(log)
 				}
 			}

@@ -46,6 +46,31 @@ func (p *Port) Leave(group ib.GID) {
 	p.in.Sockets = append(slices.Clone(p.own), p.groups...)
 }
 
+// SetInterface says that the device's interface has another index: it went away and came back. What is bound to the old one
+// is made anew: memberships of groups, and link-local addresses by the next SetAddrs.
+func (p *Port) SetInterface(index int) error {
+	if index == p.cfg.Interface {
+		return nil
+	}
+	p.cfg.Interface, p.out.scope = index, uint32(index)
+	p.own = slices.DeleteFunc(p.own, func(s *batch.Socket) bool {
+		if !s.Addr.IsLinkLocalUnicast() {
+			return false
+		}
+		unix.Close(s.FD)
+		return true
+	})
+	groups := p.groups
+	p.groups = nil
+	p.in.Sockets = slices.Clone(p.own)
+	var errs []error
+	for _, old := range groups {
+		unix.Close(old.FD)
+		errs = append(errs, p.Join(old.GID))
+	}
+	return errors.Join(errs...)
+}
+
 // Options that golang.org/x/sys/unix has no names for.
 const ipv6MulticastAll = 29
 

@@ -105,6 +105,15 @@ func (s *Shards) SetAddrs(addrs []netip.Addr) (err error) {
 	return nil
 }
 
+// SetInterface is that of Port, for all of them, while nobody uses any.
+func (s *Shards) SetInterface(index int) error {
+	var errs []error
+	for _, p := range s.ports {
+		errs = append(errs, p.SetInterface(index))
+	}
+	return errors.Join(errs...)
+}
+
 // openFollower makes a socket beside one that is bound to the same address.
 func (p *Port) openFollower(a netip.Addr) (*batch.Socket, error) {
 	return p.receiver(a, func(fd int, a netip.Addr) error {

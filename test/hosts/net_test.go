@@ -109,32 +109,44 @@ func makeNetwork(t *testing.T, n int, ipv6 bool) *network {
 	for i := 1; i <= n; i++ {
 		h := &host{t: t, net: w, ns: newNamespace(t), number: i}
 		w.hosts = append(w.hosts, h)
-		check(t, w.inner.LinkAdd(&netlink.Veth{
-			LinkAttrs: netlink.LinkAttrs{Name: h.port()}, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.ns.ns),
-		}))
-		port := must(w.inner.LinkByName(h.port()))
-		check(t, w.inner.LinkSetMaster(port, bridge))
-		check(t, w.inner.LinkSetUp(port))
 		check(t, h.ns.LinkSetUp(must(h.ns.LinkByName("lo"))))
-		eth := h.eth()
 		if !ipv6 {
 			h.switchIPv6Off()
-			h.addAddr(h.addr("v4"))
-			check(t, h.ns.LinkSetUp(eth))
-			continue
 		}
-		// A link-local address of the kernel's would come in its own time, and with it a GID_CHANGE that no test expects.
-		if err := h.ns.LinkSetIP6AddrGenMode(eth, nl6AddrGenNone); err != nil {
-			t.Skip("needs a kernel with IPv6: ", err)
-		}
-		h.addAddr(h.addr("v4"))
-		h.addAddr(h.addr("v6"))
-		check(t, h.ns.LinkSetUp(eth))
+		h.plugIn(ipv6)
 	}
 	for _, h := range w.hosts {
 		h.start()
 	}
 	return w
+}
+
+// plugIn gives the host its interface, with its addresses.
+func (h *host) plugIn(ipv6 bool) {
+	h.t.Helper()
+	check(h.t, h.net.inner.LinkAdd(&netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: h.port()}, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.ns.ns),
+		PeerHardwareAddr: net.HardwareAddr{2, 0, 0, 0, 9, byte(h.number)}, // a card keeps its address
+	}))
+	port := must(h.net.inner.LinkByName(h.port()))
+	check(h.t, h.net.inner.LinkSetMaster(port, must(h.net.inner.LinkByName("br0"))))
+	check(h.t, h.net.inner.LinkSetUp(port))
+	eth := h.eth()
+	h.addAddr(h.addr("v4"))
+	if ipv6 {
+		// A link-local address of the kernel's would come in its own time, and with it a GID_CHANGE that no test expects.
+		if err := h.ns.LinkSetIP6AddrGenMode(eth, nl6AddrGenNone); err != nil {
+			h.t.Skip("needs a kernel with IPv6: ", err)
+		}
+		h.addAddr(h.addr("v6"))
+	}
+	check(h.t, h.ns.LinkSetUp(eth))
+}
+
+// pullOut takes the interface away.
+func (h *host) pullOut() {
+	h.t.Helper()
+	check(h.t, h.net.inner.LinkDel(must(h.net.inner.LinkByName(h.port()))))
 }
 
 // switchIPv6Off makes the host one without IPv6.
