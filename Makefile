@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e sim-long cq-cycles mutants mutants-page bench fuzz header links clean
+.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop sim-long cq-cycles mutants mutants-page bench fuzz header links clean
 
 all: build
 
@@ -54,6 +54,10 @@ race:
 # 20,000 seeds of the simulator, some minutes on two cores. The 2,000 of `unit` are the first of them.
 sim:
 	$(GO) test ./test/sim -run TestSeeds -sim.seeds=20000 -timeout 20m
+
+# Programs of others under softnicd exec, each with all of its options: many minutes. `unit` has some of each kind.
+interop:
+	$(GO) test ./test/interop -count=1 -timeout 60m -interop.all
 
 # Ten times as many, others every day.
 sim-long:

@@ -14,7 +14,7 @@ import (
 )
 
 // sysfs is a tree as Linux has it in /sys for RDMA devices: class/infiniband with a folder for each device, and
-// class/infiniband_verbs. Programs read it through the preloaded library.
+// class/infiniband_verbs; and dev/infiniband, for it is the same programs that look there. Programs read it through the preloaded library.
 type sysfs struct {
 	root    string
 	devices []string
@@ -41,6 +41,9 @@ func newSysfs(root, socket string) (*sysfs, error) {
 			}
 		}
 		if err := t.refresh(i.name); err != nil {
+			return nil, err
+		}
+		if err := t.special(fmt.Sprintf("dev/infiniband/uverbs%d", n)); err != nil {
 			return nil, err
 		}
 	}
@@ -75,6 +78,15 @@ func (t *sysfs) write(name, text string) error {
 		return err
 	}
 	return os.Rename(file+"~", file)
+}
+
+// special makes what is a character device. UCX wants it to be one and does not open it.
+func (t *sysfs) special(name string) error {
+	file := filepath.Join(t.root, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(os.DevNull, file)
 }
 
 // The counters that Linux has in counters; all others are in hw_counters.

@@ -1,7 +1,7 @@
 /* A preload for programs that look for RDMA devices in /sys/class/infiniband themselves instead of asking libibverbs: UCX,
  * NCCL and scripts. `softnicd exec --sysfs` writes a tree with the same names and puts its root into $SOFTNICD_SYSFS;
- * paths below /sys/class/infiniband, and its siblings such as infiniband_verbs, are looked up there instead. Every other
- * path, and every path when the variable is not set, goes through untouched.
+ * paths below /sys/class/infiniband, its siblings such as infiniband_verbs, and /dev/infiniband are looked up there instead.
+ * Every other path, and every path when the variable is not set, goes through untouched.
  *
  * The functions are those of the C library that take a path and only look. */
 #ifndef _GNU_SOURCE
@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,24 +28,30 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static const char prefix[] = "/sys/class/infiniband";
-
 struct place {
 	char path[PATH_MAX];
 };
 
+static bool begins(const char *path, const char *with) { return strncmp(path, with, strlen(with)) == 0; }
+
 /* The path to use for a path: in the tree, or the very path. */
 static const char *redirect(const char *path, struct place *p)
 {
-	const char *root;
+	const char *root, *rest;
 	size_t n;
 
-	if (!path || strncmp(path, prefix, sizeof(prefix) - 1) != 0)
+	if (!path || path[0] != '/')
+		return path;
+	if (begins(path, "/sys/class/infiniband"))
+		rest = path + strlen("/sys");
+	else if (begins(path, "/dev/infiniband"))
+		rest = path;
+	else
 		return path;
 	root = getenv("SOFTNICD_SYSFS");
 	if (!root || !*root)
 		return path;
-	n = (size_t)snprintf(p->path, sizeof(p->path), "%s%s", root, path + strlen("/sys"));
+	n = (size_t)snprintf(p->path, sizeof(p->path), "%s%s", root, rest);
 	return n < sizeof(p->path) ? p->path : path;
 }
 

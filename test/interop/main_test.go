@@ -1,0 +1,259 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnic/softnicd/verbs"
+)
+
+// softnicd is the program under test. Its libraries are compiled once.
+var softnicd string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "softnicd-interop-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK", "LIBS", "SYSFS"} {
+		os.Unsetenv("SOFTNICD_" + name)
+	}
+	softnicd = filepath.Join(dir, "bin", "softnicd")
+	build := exec.Command("go", "build", "-o", softnicd, "../../cmd/softnicd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		fmt.Fprintln(os.Stderr, "interop: cc is missing, so nothing can be run")
+		if os.Getenv("CI") == "true" {
+			return 1
+		}
+		return 0
+	}
+	// As a package would install them: then exec finds them without a variable.
+	if out, err := exec.Command(softnicd, "libs", "--dir", filepath.Join(dir, "lib", "softnicd")).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "softnicd libs: %v\n%s", err, out)
+		return 1
+	}
+	defer stopDaemons()
+	return m.Run()
+}
+
+// missing ends a test for want of a program. In CI everything has to be there.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is missing: scripts/test-deps installs it", what)
+	}
+	t.Skipf("%s is missing", what)
+}
+
+// daemon is one NIC with one device.
+type daemon struct {
+	socket  string
+	address netip.Addr
+	cmd     *exec.Cmd
+	stderr  bytes.Buffer
+	ended   chan error
+}
+
+// daemons are the two that all tests share: programs come and go.
+var daemons = sync.OnceValues(func() ([2]*daemon, error) {
+	var d [2]*daemon
+	for i := range d {
+		var err error
+		if d[i], err = startDaemon(); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+})
+
+var started []*daemon
+
+// startDaemon starts a daemon on a loopback address that nobody uses.
+func startDaemon() (*daemon, error) {
+	dir, err := os.MkdirTemp("", "softnicd-interop-daemon-")
+	if err != nil {
+		return nil, err
+	}
+	for range 8 {
+		d := &daemon{socket: filepath.Join(dir, "softnicd.sock"), ended: make(chan error, 1)}
+		d.address = netip.AddrFrom4([4]byte{127, byte(2 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(254))})
+		d.cmd = exec.Command(softnicd, "run", "--socket", d.socket, "--device", "softnic0="+d.address.String(), "--log-level", "warn")
+		d.cmd.Stderr = &d.stderr
+		d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := d.cmd.Start(); err != nil {
+			return nil, err
+		}
+		go func() { d.ended <- d.cmd.Wait() }()
+		err := d.answer()
+		if err == nil {
+			started = append(started, d)
+			return d, nil
+		}
+		if d.cmd.ProcessState == nil || d.cmd.ProcessState.ExitCode() != 3 { // the address is taken
+			return nil, err
+		}
+	}
+	return nil, errors.New("no loopback address is free")
+}
+
+func (d *daemon) answer() error {
+	late := time.After(20 * time.Second)
+	for {
+		if _, err := verbs.Devices(verbs.WithSocket(d.socket)); err == nil {
+			return nil
+		}
+		select {
+		case err := <-d.ended:
+			d.ended <- err
+			return fmt.Errorf("the daemon ended: %v: %s", err, d.stderr.String())
+		case <-late:
+			return errors.New("the daemon does not answer")
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func stopDaemons() {
+	for _, d := range started {
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	for _, d := range started {
+		select {
+		case <-d.ended:
+		case <-time.After(5 * time.Second):
+			_ = d.cmd.Process.Kill()
+			<-d.ended
+		}
+		os.RemoveAll(filepath.Dir(d.socket))
+	}
+}
+
+// program is one process under softnicd exec.
+type program struct {
+	args   []string
+	cmd    *exec.Cmd
+	out    lockedBuffer
+	ended  chan struct{}
+	result error
+}
+
+// lockedBuffer is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start runs a program under exec with a daemon.
+func start(t *testing.T, socket string, args ...string) *program {
+	t.Helper()
+	return startExec(t, []string{"--socket", socket}, args...)
+}
+
+// startExec runs a program under exec with some flags. It ends with the test at the latest, with whatever it started.
+func startExec(t *testing.T, flags []string, args ...string) *program {
+	t.Helper()
+	p := &program{args: args, ended: make(chan struct{})}
+	p.cmd = exec.Command(softnicd, slices.Concat([]string{"exec"}, flags, []string{"--"}, args)...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.WaitDelay = 2 * time.Second
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.result = p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s:\n%s", strings.Join(args, " "), p.out.String())
+		}
+	})
+	return p
+}
+
+// kill ends the program's group, which is of this test alone.
+func (p *program) kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.ended
+}
+
+// wait waits for the end.
+func (p *program) wait(ctx context.Context) error {
+	select {
+	case <-p.ended:
+		return p.result
+	case <-ctx.Done():
+		return fmt.Errorf("%s does not end: %w", p.args[0], context.Cause(ctx))
+	}
+}
+
+// freePort returns a TCP port on which nobody listens.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// listens waits until a process listens on a TCP port, without a connection that the listener would take for its peer.
+func (p *program) listens(ctx context.Context, port int) error {
+	want := fmt.Sprintf(":%04X ", port)
+	for {
+		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+			text, _ := os.ReadFile(file)
+			for line := range strings.Lines(string(text)) {
+				// sl, local address, remote address, state; 0A is LISTEN.
+				if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1]+" ", want) {
+					return nil
+				}
+			}
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s ended before it listened: %v", p.args[0], p.result)
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not listen on port %d", p.args[0], port)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
