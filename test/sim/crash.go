@@ -38,8 +38,10 @@ func (n *node) crash() {
 	for _, t := range n.talkers {
 		t.crash()
 	}
-	w.net.free = append(w.net.free, n.port.inbox...)
-	n.port.inbox = n.port.inbox[:0]
+	for _, p := range n.ports {
+		w.net.free = append(w.net.free, p.inbox...)
+		p.inbox = p.inbox[:0]
+	}
 	n.paused, n.port.failed = 0, false
 	n.boot()
 	n.bystand()

@@ -51,7 +51,7 @@ var _ nic.Port = (*port)(nil)
 // Send implements nic.Port. A port that is congested takes fewer frames.
 func (p *port) Send(_ clock.Time, frames []wire.Frame) (sent int, err error) {
 	net := p.node.w.net
-	if p.failed {
+	if p.node.port.failed {
 		for i := range frames {
 			// The device gives them up.
 			if end := p.node.endpointOf(frames[i].QPN); end != nil {

@@ -5,12 +5,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/nic"
+	"github.com/softnic/softnicd/wire"
 )
 
 // node is a device and its applications.
@@ -20,7 +22,9 @@ type node struct {
 	gid     ib.GID
 	dice    *dice
 	dev     *nic.Device
-	port    port
+	port    port    // of the first shard
+	ports   []*port // of all shards
+	steers  *dice
 	apps    []*application
 	talkers []*talker
 	next    clock.Time // of its next round
@@ -35,6 +39,10 @@ type node struct {
 func newNode(w *world, index int) *node {
 	n := &node{w: w, name: fmt.Sprintf("device %d", index), dice: newDice(w.plan.Seed, streamDevice+uint64(index)), next: clock.Never}
 	n.port.node = n
+	n.ports, n.steers = []*port{&n.port}, newDice(w.plan.Seed, streamSteering+uint64(index))
+	for len(n.ports) < w.plan.Shards {
+		n.ports = append(n.ports, &port{node: n})
+	}
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(index + 1)})
 	if w.plan.IPv6 {
 		addr = netip.AddrFrom16([16]byte{0xfd, 15: byte(index + 1)})
@@ -61,10 +69,14 @@ func (n *node) boot() {
 	w := n.w
 	var err error
 	n.groups.joined = make(map[ib.GID]bool)
+	var ports []nic.Port
+	for _, p := range n.ports {
+		ports = append(ports, p)
+	}
 	n.dev, err = nic.New(nic.Config{
 		Groups: &n.groups,
 		Name:   n.name,
-		Port:   &n.port,
+		Ports:  ports,
 		Now:    func() clock.Time { return w.now },
 		Random: n.dice,
 		Limits: nic.Limits{
@@ -111,8 +123,25 @@ func (n *node) arrive(p *packet) {
 	if deliver := n.w.tamper.Deliver; deliver != nil {
 		deliver(n.w, p)
 	}
-	n.port.inbox = append(n.port.inbox, p)
+	to := n.steer(p)
+	to.inbox = append(to.inbox, p)
 	n.wake(n.w.now.Add(n.dice.upTo(n.w.plan.Lag)))
+}
+
+// steer returns the port of the shard that a packet is for, or of any.
+func (n *node) steer(p *packet) *port {
+	if len(n.ports) == 1 || len(p.Bytes) < wire.BTHSize {
+		return &n.port
+	}
+	if n.steers.chance(n.w.plan.Missteer) {
+		return n.ports[n.steers.below(len(n.ports))]
+	}
+	return n.ports[nic.ShardOf((*wire.BTH)(p.Bytes).DestQP(), len(n.ports))]
+}
+
+// waiting reports whether something waits at a port.
+func (n *node) waiting() bool {
+	return slices.ContainsFunc(n.ports, func(p *port) bool { return len(p.inbox) > 0 })
 }
 
 // wake asks for a round of the device at t.
@@ -131,7 +160,7 @@ func (n *node) turn(at clock.Time) {
 		return
 	}
 	next, busy := n.dev.Step(n.w.now)
-	if busy || len(n.port.inbox) > 0 {
+	if busy || n.waiting() {
 		// Work takes time.
 		next = n.w.now.Add(200*time.Nanosecond + n.dice.upTo(time.Microsecond))
 	}

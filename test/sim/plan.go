@@ -18,6 +18,8 @@ type Plan struct {
 	Faults      FaultPlan
 	Attack      int // packets that an attacker forges
 	Window      int // of every device, packets
+	Shards      int // of every device
+	Missteer    int // chance in 1000 that a packet reaches another shard's port than it should
 	AckEvery    int
 	Lag         time.Duration // from a packet or doorbell to the device's next round, at most
 	Connections []ConnectionPlan
@@ -115,6 +117,9 @@ func NewPlan(seed uint64) *Plan {
 	}
 	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
+	if d := newDice(seed, streamShards); d.chance(300) {
+		p.Shards, p.Missteer = oneOf(d, 2, 2, 2, 3, 4), oneOf(d, 0, 10, 500)
+	}
 	p.Runs = newDice(seed, streamRuns).chance(500)
 	if !p.clean() {
 		p.Faults = newFaultPlan(d, p.Fragile)
@@ -290,8 +295,8 @@ func (p *Plan) bound() time.Duration {
 func (p *Plan) String() string {
 	var b strings.Builder
 	n := &p.Network
-	fmt.Fprintf(&b, "seed %d: %d devices, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, crash at %d %%, queues too small %d in 1000, piecemeal %v, %d forged packets\n",
-		p.Seed, p.Devices, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Crash, p.Overrun, p.Piecemeal, p.Attack)
+	fmt.Fprintf(&b, "seed %d: %d devices of %d shards, missteered %d in 1000, window %d, ack every %d, lag %v, IPv6 %v, fragile %v, faults for %d %%, flush %v, offend %v, death at %d %%, madness at %d %%, crash at %d %%, queues too small %d in 1000, piecemeal %v, %d forged packets\n",
+		p.Seed, p.Devices, max(p.Shards, 1), p.Missteer, p.Window, p.AckEvery, p.Lag, p.IPv6, p.Fragile, p.FaultsFor, p.Flush, p.Offend, p.Death, p.Madness, p.Crash, p.Overrun, p.Piecemeal, p.Attack)
 	fmt.Fprintf(&b, "network, in 1000: loss %d, duplicate %d, reorder %d, corrupt %d, rewrite %d, congest %d, mark %d; latency %v + %v, late %v, ghost %v, id known %v\n",
 		n.Loss, n.Duplicate, n.Reorder, n.Corrupt, n.Rewrite, n.Congest, n.Mark, n.Latency, n.Jitter, n.Late, n.Ghost, n.IDKnown)
 	if f := &p.Faults; !f.none() {

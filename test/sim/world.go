@@ -23,6 +23,8 @@ const (
 	streamChange      = streamTalker + 64
 	streamExtended    = streamChange + 2
 	streamRuns        = streamExtended + 64
+	streamShards      = streamRuns + 1
+	streamSteering    = streamShards + 1 // + the index of the device
 )
 
 // world is one run of a plan.
