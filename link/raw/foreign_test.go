@@ -199,7 +199,8 @@ func TestFragments(t *testing.T) {
 // where it is, is read as well, but not if it is that of a VLAN.
 func TestPriority(t *testing.T) {
 	n := newNetwork(t, 0)
-	to := n.raw(t, 1, Config{})
+	from, to := n.raw(t, 0, Config{}), n.raw(t, 1, Config{})
+	meet(t, from, to, path(0, false)) // the cable works
 	var w *wiretap
 	n.at(t, 0, func() error { w = newWiretap(t, n.index[0]); return nil })
 	for _, is6 := range []bool{false, true} {
