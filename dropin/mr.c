@@ -17,7 +17,7 @@ int sn_mr_describe(struct sn_context *c, struct softnic_ctl_reg_mr *q, void *add
 {
 	(void)c;
 	q->kind = SOFTNIC_CTL_MEMORY_PROCESS;
-	q->access = access;
+	q->access = access & ~(unsigned int)IBV_ACCESS_ON_DEMAND; /* nothing is pinned: every region is */
 	q->addr = (uintptr_t)addr;
 	q->length = length;
 	q->base = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
@@ -131,7 +131,10 @@ SN_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	int err = sn_destroy(sn_context_of(mr->context), SOFTNIC_CTL_OP_DEREG_MR, mr->handle);
 
-	if (!err)
+	if (!err) {
+		if (sn_mr_of(mr)->users)
+			atomic_fetch_sub(sn_mr_of(mr)->users, 1);
 		free(sn_mr_of(mr));
+	}
 	return err;
 }

@@ -59,6 +59,19 @@ SN_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 
 static uint16_t limit16(uint32_t n) { return n > UINT16_MAX ? UINT16_MAX : (uint16_t)n; }
 
+/* On-demand paging is all there is: the device pins nothing, and pages are there when it looks at them. */
+static void fill_odp(struct ibv_device_attr_ex *a)
+{
+	const uint32_t datagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+	const uint32_t reliable = datagram | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+
+	a->odp_caps.general_caps = IBV_ODP_SUPPORT;
+	a->odp_caps.per_transport_caps.rc_odp_caps = reliable;
+	a->odp_caps.per_transport_caps.uc_odp_caps = datagram | IBV_ODP_SUPPORT_WRITE;
+	a->odp_caps.per_transport_caps.ud_odp_caps = datagram;
+	a->xrc_odp_caps = reliable;
+}
+
 static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr,
 			   size_t attr_size)
 {
@@ -79,6 +92,8 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
 	a.cq_mod_caps.max_cq_count = limit16(r.max_cq_mod_count);
 	a.cq_mod_caps.max_cq_period = limit16(r.max_cq_mod_period);
 	a.phys_port_cnt_ex = r.phys_port_cnt;
+	fill_odp(&a);
+	a.max_dm_size = SN_MAX_DM;
 	copy_out(attr, attr_size, &a, sizeof a);
 	return 0;
 }

@@ -235,8 +235,9 @@ void sn_install_srq(struct sn_context *c);      /* srq.c: post_srq_recv, create_
 void sn_install_xrc(struct sn_context *c);      /* xrc.c: open_xrcd, close_xrcd, open_qp */
 void sn_install_mw(struct sn_context *c);       /* mw.c: alloc_mw, dealloc_mw, bind_mw */
 void sn_install_domain(struct sn_context *c);   /* domain.c: td, parent domain */
+void sn_install_dm(struct sn_context *c);       /* dm.c: device memory */
 void sn_install_resize(struct sn_context *c);   /* resize.c: modify_cq */
-void sn_install_extended(struct sn_context *c); /* extended.c: query_rt_values, and the two before */
+void sn_install_extended(struct sn_context *c); /* extended.c: query_rt_values, and those before */
 
 /* --- domains, regions, address handles ------------------------------------------------------------------------------ */
 
@@ -252,6 +253,7 @@ struct sn_pd {
 struct sn_mr {
 	struct ibv_mr mr;
 	uint32_t access;
+	atomic_int *users; /* of device memory: counts its regions (dm.c) */
 };
 
 struct sn_ah {
@@ -272,6 +274,8 @@ struct sn_xrcd {
 	struct ibv_xrcd xrcd;
 	uint32_t handle;
 };
+
+#define SN_MAX_DM ((size_t)256 << 10) /* bytes of one ibv_dm (dm.c) */
 
 void sn_parent_end(struct sn_pd *p); /* lets go of what a parent domain was made of (domain.c) */
 

@@ -24,13 +24,15 @@ type compilation struct {
 	args    map[string]string // of a program
 }
 
+var plain = compilation{name: "plain", flags: []string{"-O2"}}
+
 var builds = []compilation{
 	{
 		name:  "sanitized",
 		flags: []string{"-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"},
 		args:  map[string]string{"test_register": "3000"},
 	},
-	{name: "plain", flags: []string{"-O2"}},
+	plain,
 	{
 		name:   "valgrind",
 		flags:  []string{"-g"},
