@@ -32,7 +32,7 @@ func expected() (names []string) {
 		"XRC SEND", "XRC SEND_WITH_IMM", "XRC RDMA_WRITE", "XRC RDMA_WRITE_WITH_IMM", "XRC RDMA_READ",
 		"XRC ATOMIC_CMP_AND_SWP", "XRC ATOMIC_FETCH_AND_ADD", "XRC ATOMIC_WRITE", "XRC FLUSH", "messages for a target's sibling",
 		"UD SEND received", "UD SEND_WITH_IMM received",
-		"unreliable messages that were lost", "unreliable messages received again")
+		"unreliable messages that were lost", "unreliable messages received again", "runs that were sent", "runs that came")
 }
 
 // missing returns what is expected and never happened.
