@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop sim-long cq-cycles mutants mutants-page bench fuzz header links clean
+.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop clib sim-long cq-cycles mutants mutants-page bench fuzz header links clean
 
 all: build
 
@@ -58,6 +58,10 @@ sim:
 # Programs of others under softnicd exec, each with all of its options: many minutes. `unit` has some of each kind.
 interop:
 	$(GO) test ./test/interop -count=1 -timeout 60m -interop.all
+
+# The C programs of dropin/test as they are, sanitized and under valgrind, with 100,000 registrations; and pyverbs' tests.
+clib:
+	$(GO) test ./test/clib -count=1 -timeout 20m -v -clib.full
 
 # Ten times as many, others every day.
 sim-long:
