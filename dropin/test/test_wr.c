@@ -235,6 +235,53 @@ static void failures(void)
 	test_message(&a, &b, 10);
 }
 
+/* What a later release of the header has at the end of struct ibv_qp_ex, and its names. */
+struct later {
+	struct ibv_qp_ex ex;
+	void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type, uint8_t level);
+};
+
+enum { WITH_FLUSH = 1 << 11, FLUSH_GLOBAL = 1, FLUSH_RANGE = 0, FLUSH_REGION = 1, ACCESS_FLUSH_GLOBAL = 1 << 8, WC_FLUSH = 8 };
+
+/* ATOMIC WRITE and FLUSH have builders alone. */
+static void newer(struct ibv_context *context)
+{
+	struct side c, d;
+	uint64_t value = 0x1122334455667788, got;
+	struct ibv_qp_attr attr = { .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | ACCESS_FLUSH_GLOBAL };
+
+	side_open(&c, context);
+	side_open(&d, context);
+	side_qp_ex(&c, IBV_QPT_RC, IBV_QP_EX_WITH_ATOMIC_WRITE | WITH_FLUSH);
+	side_qp(&d, IBV_QPT_RC);
+	test_connect(&c, &d);
+	REQUIRE_EQ(ibv_modify_qp(d.qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
+	struct ibv_mr *mr = ibv_reg_mr(d.pd, d.mem, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | ACCESS_FLUSH_GLOBAL);
+	struct ibv_qp_ex *q = ibv_qp_to_qp_ex(c.qp);
+
+	REQUIRE(mr && q);
+	ibv_wr_start(q);
+	q->wr_id = 1;
+	q->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(q, mr->rkey, (uintptr_t)d.mem + 64, &value);
+	for (uint8_t level = FLUSH_RANGE; level <= FLUSH_REGION; level++) {
+		q->wr_id++;
+		((struct later *)q)->wr_flush(q, mr->rkey, (uintptr_t)d.mem, 100, FLUSH_GLOBAL, level);
+	}
+	REQUIRE_EQ(ibv_wr_complete(q), 0);
+	for (uint64_t i = 1; i <= 3; i++) {
+		struct ibv_wc wc = test_wait(c.cq, IBV_WC_SUCCESS);
+
+		REQUIRE_EQ(wc.wr_id, i);
+		REQUIRE_EQ(wc.opcode, i == 1 ? IBV_WC_ATOMIC_WRITE : (enum ibv_wc_opcode)WC_FLUSH);
+	}
+	memcpy(&got, d.mem + 64, 8);
+	REQUIRE_EQ(got, value);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	side_close(&c);
+	side_close(&d);
+}
+
 /* Only what was asked for when the queue pair was made can be built, and one that asked for nothing has no builders. */
 static void flags(struct ibv_context *context)
 {
@@ -313,6 +360,7 @@ int main(void)
 	batches();
 	failures();
 	flags(context);
+	newer(context);
 	datagrams(context);
 	side_close(&a);
 	side_close(&b);
