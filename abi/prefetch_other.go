@@ -2,4 +2,5 @@
 
 package abi
 
+func prefetch(*uint64)      {}
 func prefetchWrite(*uint64) {}

@@ -158,6 +158,19 @@ func (b *QPBlock) CopySend(index uint32, w *SendWQE, list []ib.SGE, inline []byt
 	return loadList(slot[SendWQESize/8:], list, int(w.Count))
 }
 
+// ExpectSend says that the send request of index, which is posted, will be copied soon, and ExpectRecv the same of a receive:
+// the cache lines are the application's.
+func (b *QPBlock) ExpectSend(index uint32) { expect(b.send.slot(index)) }
+
+// ExpectRecv is explained at [QPBlock.ExpectSend].
+func (b *QPBlock) ExpectRecv(index uint32) { expect(b.recv.slot(index)) }
+
+func expect(slot []uint64) {
+	if len(slot) > 0 {
+		prefetch(&slot[0])
+	}
+}
+
 // CopyRecv copies the receive request of index into private memory, as CopySend does, and returns the entries of list
 // that it copied.
 func (b *QPBlock) CopyRecv(index uint32, w *RecvWQE, list []ib.SGE) (n int) {

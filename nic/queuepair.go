@@ -38,7 +38,9 @@ func (q *served) FetchSend(r *transport.Request) transport.Fetched {
 	data := r.Inline.B[:min(cap(r.Inline.B), int(q.cap.MaxInlineData))]
 	n := q.block.CopySend(q.sendTaken, w, list, data)
 	r.Index = q.sendTaken
-	q.sendTaken++
+	if q.sendTaken++; q.sendTaken != q.sendSeen {
+		q.block.ExpectSend(q.sendTaken)
+	}
 
 	r.Opcode, r.Flags, r.WRID = ib.WROpcode(w.Opcode), ib.SendFlags(w.Flags), w.WRID
 	r.Imm, r.RKey, r.Remote = w.Imm, ib.RKey(w.RKey), w.RemoteAddr
@@ -102,7 +104,9 @@ func (q *served) FetchRecv(r *transport.Receive) transport.Fetched {
 	list := r.SGE[:min(cap(r.SGE), int(q.cap.MaxRecvSGE))]
 	n := q.block.CopyRecv(q.recvTaken, w, list)
 	r.Index = q.recvTaken
-	q.recvTaken++
+	if q.recvTaken++; q.recvTaken != q.recvSeen {
+		q.block.ExpectRecv(q.recvTaken)
+	}
 	q.block.SetRecvTaken(q.recvTaken)
 
 	r.WRID, r.SGE, r.Length = w.WRID, list[:0], 0

@@ -77,7 +77,8 @@ const (
 // application, tests on slices.
 type QueuePair interface {
 	// FetchSend copies the next posted send request into r, once, and judges the copy. r's slices have room for the
-	// queue's capacities. A request that was fetched is not offered again.
+	// queue's capacities; fields that its opcode does not have may stay as they were. A request that was fetched is not
+	// offered again.
 	FetchSend(r *Request) Fetched
 	// FetchRecv is the same for the receive queue, or the shared one.
 	FetchRecv(r *Receive) Fetched

@@ -278,7 +278,7 @@ func (r *requester) fetch() bool {
 
 // take asks for the next posted request.
 func (r *requester) take() transport.Fetched {
-	r.request = transport.Request{SGE: r.sges[:0], Inline: wire.Buffer{B: r.data[:0]}}
+	r.request.SGE, r.request.Inline.B = r.sges[:0], r.data[:0]
 	return r.e.cfg.QP.FetchSend(&r.request)
 }
 
