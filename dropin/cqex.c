@@ -53,6 +53,9 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
+	/* The entries are the parent's. */
+	if (SN_UNLIKELY(atomic_load_explicit(&sn_context_of(ex->context)->state, memory_order_relaxed) == SN_FORKED))
+		return EIO;
 	lock(q);
 	if (SN_LIKELY(advance(q))) {
 		if (atomic_load_explicit(&q->empty, memory_order_relaxed))

@@ -18,6 +18,12 @@ static void inherited(struct side *a)
 	REQUIRE(ibv_poll_cq(a->cq, 1, &wc) <= 0);
 	REQUIRE(ibv_query_port(a->context, 1, &port) != 0);
 	REQUIRE(ibv_alloc_pd(a->context) == NULL);
+	REQUIRE(ibv_create_cq(a->context, 10, NULL, NULL, 0) == NULL);
+	REQUIRE(ibv_create_srq(a->pd, &(struct ibv_srq_init_attr){ .attr = { .max_wr = 10, .max_sge = 1 } }) == NULL);
+	REQUIRE(ibv_alloc_dm(a->context, &(struct ibv_alloc_dm_attr){ .length = 8 }) == NULL);
+	REQUIRE(ibv_resize_cq(a->cq, 1000) != 0);
+	REQUIRE(ibv_reg_mr(a->pd, a->mem, 10, 0) == NULL);
+	REQUIRE(ibv_start_poll((struct ibv_cq_ex *)a->cq, &(struct ibv_poll_cq_attr){ 0 }) == EIO);
 }
 
 static void child(struct side *a, bool clean)
@@ -58,6 +64,11 @@ int main(void)
 	context = test_open();
 	side_open(&a, context);
 	side_open(&b, context);
+	REQUIRE_EQ(ibv_destroy_cq(a.cq), 0);
+	struct ibv_cq_init_attr_ex attr = { .cqe = 4 * SIDE_DEPTH };
+
+	a.cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(context, &attr));
+	REQUIRE(a.cq != NULL);
 	side_qp(&a, IBV_QPT_RC);
 	side_qp(&b, IBV_QPT_RC);
 	test_connect(&a, &b);
