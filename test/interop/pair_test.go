@@ -62,7 +62,7 @@ func (p pair) flags(d *daemon) []string {
 func (p pair) run(t *testing.T, a, b *daemon) {
 	limit := p.limit
 	if limit == 0 {
-		limit = 20 * time.Second
+		limit = 40 * time.Second
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
