@@ -90,6 +90,9 @@ func blame(err error, children []*process) error {
 // startPerfDaemon starts a daemon with one device and waits until it answers.
 func startPerfDaemon(ctx context.Context, o *perfOptions, i int, address, socket string) (*process, error) {
 	args := []string{"run", "--socket", socket, "--log-level", "warn", "--port", fmt.Sprint(o.udpPort), "--device", "softnic0=" + address}
+	if o.shards > 1 {
+		args = append(args, "--shards", fmt.Sprint(o.shards))
+	}
 	if o.profile != "" {
 		args = append(args, "--cpuprofile", fmt.Sprint(o.profile, i))
 	}
