@@ -107,6 +107,8 @@ int sn_block_alloc(struct sn_context *c, uint64_t size, struct sn_block *b)
 	int err = 0;
 
 	memset(b, 0, sizeof *b);
+	if (atomic_load(&c->state) == SN_FORKED)
+		return EIO; /* the parent uses what looks free here */
 	if (size == 0 || size > UINT64_MAX / 4)
 		return ENOMEM;
 	size = round_up(size, SOFTNIC_CACHE_LINE);
@@ -181,7 +183,7 @@ static void give_back(struct sn_context *c, struct sn_arena *a)
 
 void sn_block_free(struct sn_context *c, struct sn_block *b)
 {
-	if (!b->mem)
+	if (!b->mem || sn_forked(c))
 		return;
 	pthread_mutex_lock(&c->arenas.mutex);
 	release(b->in, b->offset, b->size);

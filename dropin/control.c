@@ -44,8 +44,11 @@ int sn_conn_open(struct sn_conn *conn)
 		return err;
 	}
 	conn->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (conn->fd < 0)
-		return errno;
+	if (conn->fd < 0) {
+		err = errno;
+		sn_say(SN_SAY_DAEMON, "no socket to the daemon can be had: %s", strerror(err));
+		return err;
+	}
 	do
 		err = connect(conn->fd, (struct sockaddr *)&a, sizeof a) == 0 ? 0 : errno;
 	while (err == EINTR);
@@ -233,7 +236,7 @@ int sn_call_fds(struct sn_context *c, uint16_t op, const void *request, size_t r
 	char sentence[SOFTNIC_CTL_MAX_SENTENCE + 1];
 	int err;
 
-	if (atomic_load(&c->state) == SN_FORKED) {
+	if (sn_forked(c)) {
 		sn_say(SN_SAY_FORK, "a device that the parent process has opened cannot be used in its child: open it again there");
 		return EIO;
 	}

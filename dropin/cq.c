@@ -220,9 +220,11 @@ SN_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 		cq->channel->refcnt--;
 		pthread_mutex_unlock(&cq->context->mutex);
 	}
-	/* A poll that is on its way out has the lock. */
-	sn_lock(&q->lock);
-	sn_unlock(&q->lock);
+	if (!sn_forked(c)) {
+		/* A poll that is on its way out has the lock. */
+		sn_lock(&q->lock);
+		sn_unlock(&q->lock);
+	}
 	discard(c, q);
 	return 0;
 }

@@ -18,11 +18,14 @@ static void in_child(void)
 {
 	for (struct sn_context *c = contexts; c; c = c->next) {
 		atomic_store(&c->state, SN_FORKED);
-		/* While the child holds the socket the daemon would not learn of the parent's end. Another thread of the
-		 * parent may have held conn.mutex: nobody will lock it here. */
+		/* While the child holds the socket the daemon would not learn of the parent's end. */
 		if (c->conn.fd >= 0)
 			close(c->conn.fd);
 		c->conn.fd = -1;
+		/* Another thread of the parent may have held these. */
+		pthread_mutex_init(&c->conn.mutex, NULL);
+		pthread_mutex_init(&c->describing, NULL);
+		pthread_mutex_init(&c->objects.mutex, NULL);
 	}
 	contexts = NULL;
 	pthread_mutex_unlock(&mutex);

@@ -77,7 +77,7 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	struct sn_cq *q = sn_cq_of(cq);
 	int got, err = 0;
 
-	if (SN_UNLIKELY(atomic_load_explicit(&sn_context_of(cq->context)->state, memory_order_relaxed) == SN_FORKED)) {
+	if (sn_forked(sn_context_of(cq->context))) {
 		errno = EIO;
 		return -1;
 	}
@@ -111,7 +111,7 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	struct sn_cq *q = sn_cq_of(cq);
 	bool armed;
 
-	if (atomic_load_explicit(&sn_context_of(cq->context)->state, memory_order_relaxed) == SN_FORKED)
+	if (sn_forked(sn_context_of(cq->context)))
 		return EIO;
 	sn_lock(&q->lock);
 	armed = q->kind != SOFTNIC_ARM_NONE && atomic_load(sn_word32(q->header, SOFTNIC_OFF_CQ_FIRED)) != q->sequence;

@@ -389,7 +389,7 @@ SN_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 
 	if (err)
 		return err;
-	if (!q->target) {
+	if (!q->target && !sn_forked(c)) {
 		lock_cqs(q);
 		sn_slot_remove(c, q);
 		unlock_cqs(q);

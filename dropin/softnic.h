@@ -79,7 +79,7 @@ struct sn_conn {
 	pthread_mutex_t mutex;
 	int fd; /* -1: closed, or the parent's */
 	uint32_t tag;
-	bool ended; /* the daemon is gone */
+	atomic_bool ended; /* the daemon is gone */
 };
 
 /* Descriptors beside a message. Those that were sent stay the caller's, those that were received become the caller's. */
@@ -207,6 +207,12 @@ static inline struct sn_context *sn_context_of(struct ibv_context *c)
 }
 
 static inline struct ibv_context *sn_public(struct sn_context *c) { return &c->verbs.context; }
+
+/* Whether the context is the parent's. Then its locks may be held by threads that are not here. */
+static inline bool sn_forked(struct sn_context *c)
+{
+	return SN_UNLIKELY(atomic_load_explicit(&c->state, memory_order_relaxed) == SN_FORKED);
+}
 
 /* Whether the daemon is gone: the kernel marks the word while it dies. */
 static inline bool sn_lost(struct sn_context *c)
