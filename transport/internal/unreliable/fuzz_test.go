@@ -9,7 +9,8 @@ import (
 )
 
 // FuzzEngines has strangers and a careless application do as they like: every third byte is an action and two numbers for
-// it. Whatever they do, requests complete once and in order (fakeQP), nothing panics, and in the error state everything ends.
+// it. Whatever they do, requests complete once and in order (fakeQP), nothing panics, nobody writes beside the region, and in the
+// error state everything ends.
 func FuzzEngines(f *testing.F) {
 	f.Add(true, []byte{0, 10, 0, 1, 50, 0, 2, 4, 0, 3, 0, 0})
 	f.Add(false, []byte{0, 200, 9, 2, 0x20, 0, 2, 0x22, 1, 4, 0, 0, 5, 0, 0, 0, 1, 1})
@@ -32,6 +33,7 @@ func FuzzEngines(f *testing.F) {
 				// Binding what there is, and invalidating it.
 				r.RKey, r.Remote, r.Imm = window.RKey()+ib.RKey(x%3), base, uint32(window.RKey())
 				r.Bind = transport.Bind{Window: window.Handle, LKey: bindable.LKey, Access: ib.AccessRemoteWrite}
+				r.Datagram.Rate = uint64(x%3) * 1e6
 				if x == 255 {
 					r.Datagram.Path = nil
 				}

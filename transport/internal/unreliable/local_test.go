@@ -12,7 +12,7 @@ import (
 // window makes a window of type 2, and a region that it may be bound to.
 func (s *script) window() (*dma.Window, *dma.MR) {
 	s.t.Helper()
-	mr := &dma.MR{Domain: &s.pd, Region: s.mr.Region, Base: base, Length: uint64(len(s.memory)), Access: ib.AccessLocalWrite | ib.AccessMWBind}
+	mr := &dma.MR{Domain: &s.pd, Region: s.mr.Region, Offset: canary, Base: base, Length: uint64(len(s.memory)), Access: ib.AccessLocalWrite | ib.AccessMWBind}
 	w := &dma.Window{Domain: &s.pd, Type: ib.MWType2, Handle: 7}
 	if err := s.table.Insert(mr); err != nil {
 		s.t.Fatal(err)

@@ -1,6 +1,7 @@
 package unreliable_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -33,6 +34,7 @@ type script struct {
 	counters transport.Counters
 	table    *dma.Table
 	pd       dma.Domain
+	raw      []byte // canary, memory, canary
 	memory   []byte
 	mr       *dma.MR
 	attr     ib.QPAttr
@@ -46,6 +48,7 @@ const (
 	localQPN  = ib.QPN(0x1111)
 	peerQPN   = ib.QPN(0x2222)
 	activeMTU = 1024
+	canary    = 64 // bytes on both sides of the memory
 )
 
 var path = &wire.Path{Source: v4(1), Dest: v4(2), SourcePort: 0xc123, HopLimit: 64}
@@ -54,14 +57,15 @@ func v4(n byte) ib.GID { return ib.GID{10: 0xff, 11: 0xff, 12: 10, 15: n} }
 
 func newScript(t testing.TB, shared bool, engine func(s *script, c uc.Config) transport.Engine) *script {
 	t.Helper()
-	s := &script{t: t, memory: make([]byte, 1<<16), burst: wire.NewBurst(64)}
+	s := &script{t: t, raw: bytes.Repeat([]byte{0xc5}, canary+1<<16+canary), burst: wire.NewBurst(64)}
+	s.memory = s.raw[canary : len(s.raw)-canary]
 	for i := range s.memory {
 		s.memory[i] = byte(i * 7)
 	}
 	s.qp = &fakeQP{t: t}
 	random := uint64(1)
 	s.table = dma.NewTable(16, func() uint64 { random = random*6364136223846793005 + 1; return random >> 7 })
-	s.mr = &dma.MR{Domain: &s.pd, Region: dma.NewEmbedded(s.memory), Base: base, Length: uint64(len(s.memory)),
+	s.mr = &dma.MR{Domain: &s.pd, Region: dma.NewEmbedded(s.raw), Offset: canary, Base: base, Length: uint64(len(s.memory)),
 		Access: ib.AccessLocalWrite | ib.AccessRemoteWrite}
 	if err := s.table.Insert(s.mr); err != nil {
 		t.Fatal(err)
@@ -78,6 +82,10 @@ func newScript(t testing.TB, shared bool, engine func(s *script, c uc.Config) tr
 		if !t.Failed() {
 			s.sends()
 			s.completes()
+		}
+		edge := s.raw[len(s.raw)-canary:]
+		if !bytes.Equal(s.raw[:canary], edge) || edge[0] != 0xc5 || edge[canary-1] != 0xc5 {
+			t.Error("memory beside the region was written")
 		}
 	})
 	return s
