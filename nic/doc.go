@@ -2,9 +2,10 @@
 //
 // A [Device] owns objects (protection domains, memory regions, completion queues, queue pairs), each made in the
 // [Context] of an application and gone with it. Control calls come from any goroutine; they build an object fully and
-// publish it last. What happens to packets and work requests happens in the device's shard: one goroutine on one thread
-// that runs to completion, round after round: commands, doorbells, packets, deadlines, packets to send, and sleep when
-// nothing is left. The shard alone touches what the data path needs, so that path takes no lock.
+// publish it last. What happens to packets and work requests happens in the device's shards, of which one is common: a
+// shard is one goroutine on one thread that runs to completion, round after round: commands, doorbells, packets, deadlines,
+// packets to send, and sleep when nothing is left. A queue pair belongs to one shard, which alone touches what its data path
+// needs, so that path takes no lock.
 //
 // The files, from the outside in:
 //
@@ -18,6 +19,7 @@
 //	link.go        the network interface below; gid.go its addresses
 //	port.go        what carries frames
 //	shard.go       one round of work; inbox.go and members.go are commands, loop.go is waking and sleeping
+//	part.go        what a context has on a shard; lane.go how packets get to the right one
 //	demux.go       whom a packet is for, and who may not speak; qpn.go finds queue pairs by number
 //	scheduler.go   who sends next; timers.go who is waiting for a time, inflight.go who waits for room
 //	congestion.go  marks, CNPs and rates; dcqcn.go what a CNP does to a rate
