@@ -54,7 +54,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 	if (attr->comp_mask)
 		return EINVAL;
 	/* The entries are the parent's. */
-	if (SN_UNLIKELY(atomic_load_explicit(&sn_context_of(ex->context)->state, memory_order_relaxed) == SN_FORKED))
+	if (sn_forked(sn_context_of(ex->context)))
 		return EIO;
 	lock(q);
 	if (SN_LIKELY(advance(q))) {
@@ -97,7 +97,7 @@ static uint32_t read_qp_num(struct ibv_cq_ex *ex) { return entry(ex)->qpn; }
 static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return entry(ex)->src_qp; }
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex) { return entry(ex)->flags; }
 static uint32_t read_slid(struct ibv_cq_ex *ex) { return entry(ex)->slid; }
-static uint8_t read_sl(struct ibv_cq_ex *ex) { return entry(ex)->sl; }
+static uint8_t read_sl(struct ibv_cq_ex *ex) { return sn_cqe_sl(entry(ex)); }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { return entry(ex)->dlid_path_bits; }
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return entry(ex)->timestamp; }
 

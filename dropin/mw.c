@@ -51,6 +51,8 @@ static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 
 	if (mw->type != IBV_MW_TYPE_1 || mw->context != qp->context || (bind->bind_info.mr && bind->bind_info.mr->context != qp->context))
 		return EINVAL;
+	if (sn_forked(sn_context_of(qp->context)))
+		return EIO;
 	sn_lock(&q->sq.lock);
 	error = sn_send_ready(q);
 	slot = error ? NULL : sn_send_slot(q);

@@ -235,6 +235,10 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 	uint32_t first;
 	int error = 0;
 
+	if (sn_forked(sn_context_of(srq->context))) {
+		*bad = wr;
+		return EIO;
+	}
 	sn_lock(&q->rq.lock);
 	first = q->rq.posted;
 	/* After SRQ_ERR nothing takes receives any more (IBA 10.2.9.5). */

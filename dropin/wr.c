@@ -75,13 +75,17 @@ static struct softnic_send_wqe *current(struct sn_builder *b)
 	return b->wqe;
 }
 
+/* In the child of a fork the lock may be held by a thread that is not there, and nothing is posted. */
+static bool forked(struct sn_qp *q) { return sn_forked(sn_context_of(q->ex.qp_base.context)); }
+
 static void wr_start(struct ibv_qp_ex *ex)
 {
 	struct sn_qp *q = sn_qp_of_ex(ex);
 	struct sn_builder *b = q->builder;
 
-	sn_lock(&q->sq.lock);
-	b->error = sn_send_ready(q);
+	if (!forked(q))
+		sn_lock(&q->sq.lock);
+	b->error = forked(q) ? EIO : sn_send_ready(q);
 	b->wqe = NULL;
 	b->first = q->sq.posted;
 	b->needs_address = false;
@@ -99,7 +103,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 		q->sq.posted = b->first;
 	else if (q->sq.posted != b->first)
 		sn_publish_send(q);
-	sn_unlock(&q->sq.lock);
+	if (!forked(q))
+		sn_unlock(&q->sq.lock);
 	return error;
 }
 
@@ -108,7 +113,8 @@ static void wr_abort(struct ibv_qp_ex *ex)
 	struct sn_qp *q = sn_qp_of_ex(ex);
 
 	q->sq.posted = q->builder->first;
-	sn_unlock(&q->sq.lock);
+	if (!forked(q))
+		sn_unlock(&q->sq.lock);
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------------ */

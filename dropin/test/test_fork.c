@@ -22,6 +22,12 @@ static void inherited(struct side *a)
 	REQUIRE(ibv_create_srq(a->pd, &(struct ibv_srq_init_attr){ .attr = { .max_wr = 10, .max_sge = 1 } }) == NULL);
 	REQUIRE(ibv_alloc_dm(a->context, &(struct ibv_alloc_dm_attr){ .length = 8 }) == NULL);
 	REQUIRE(ibv_resize_cq(a->cq, 1000) != 0);
+	struct ibv_qp_ex *q = ibv_qp_to_qp_ex(a->qp);
+
+	ibv_wr_start(q);
+	ibv_wr_send(q);
+	ibv_wr_set_sge(q, sge.lkey, sge.addr, sge.length);
+	REQUIRE_EQ(ibv_wr_complete(q), EIO);
 	REQUIRE(ibv_reg_mr(a->pd, a->mem, 10, 0) == NULL);
 	REQUIRE(ibv_start_poll((struct ibv_cq_ex *)a->cq, &(struct ibv_poll_cq_attr){ 0 }) == EIO);
 }
@@ -69,7 +75,7 @@ int main(void)
 
 	a.cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(context, &attr));
 	REQUIRE(a.cq != NULL);
-	side_qp(&a, IBV_QPT_RC);
+	side_qp_ex(&a, IBV_QPT_RC, IBV_QP_EX_WITH_SEND);
 	side_qp(&b, IBV_QPT_RC);
 	test_connect(&a, &b);
 	for (int round = 0; round < 6; round++) {
