@@ -46,6 +46,7 @@ type endpoint struct {
 	life                 uint64
 	reborn               clock.Time // when it began
 	sleeps               clock.Time // until then it is in RESET; 0 for awake
+	lost                 int        // shared receives that ended with an error: one may have been in hand
 	last                 bool       // QP_LAST_WQE_REACHED was heard
 
 	arena                *arena

@@ -125,6 +125,9 @@ func (e *endpoint) received(c *abi.CQE) (solicited bool) {
 		e.failed = true
 		e.taken++
 		if e.pool != nil {
+			if e.lost++; e.lost > 1 && !e.conn.tainted {
+				w.failf("%s: it took shared receives in the error state", e.name)
+			}
 			v.giveUp()
 		}
 		return false

@@ -111,7 +111,7 @@ func (e *endpoint) renew(d *dice) {
 	e.posted, e.ended, e.ready, e.taken = 0, 0, 0, 0
 	e.incoming, e.receives = nil, nil
 	e.failed, e.flushes, e.closed, e.drained, e.faulty, e.last = false, false, false, false, false, false
-	e.rnrEnds, e.orphaned = 0, 0
+	e.rnrEnds, e.orphaned, e.lost = 0, 0, 0
 	e.life++
 	e.reborn = w.now
 	e.dropWindows()
