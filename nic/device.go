@@ -208,6 +208,14 @@ func (d *Device) Step(now clock.Time) (next clock.Time, busy bool) {
 		t, b := s.step(now)
 		next, busy = min(next, t), busy || b
 	}
+	// What one shard has handed to another that was turned before belongs to this round.
+	for range d.shards[1:] {
+		for _, s := range d.shards {
+			if !s.vacant() {
+				s.step(now)
+			}
+		}
+	}
 	return next, busy
 }
 

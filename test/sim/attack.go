@@ -108,7 +108,8 @@ func (a *attacker) strike() {
 			a.w.census["replayed packets"]++
 			a.announce(p, p.end.peer, "a packet of long ago")
 			n := p.end.peer.app.node
-			n.port.inbox = append(n.port.inbox, p)
+			at := n.steer(p)
+			at.inbox = append(at.inbox, p)
 			n.wake(a.w.now.Add(n.dice.upTo(a.w.plan.Lag)))
 		}
 	case 2:
@@ -286,8 +287,9 @@ func (a *attacker) deliver(p *packet, to *endpoint, what string) {
 	a.announce(p, to, what)
 	a.w.census["forged packets"]++
 	n := to.app.node
-	n.port.inbox = append(n.port.inbox, nil)
-	copy(n.port.inbox[1:], n.port.inbox)
-	n.port.inbox[0] = p
+	at := n.steer(p)
+	at.inbox = append(at.inbox, nil)
+	copy(at.inbox[1:], at.inbox)
+	at.inbox[0] = p
 	n.wake(a.w.now.Add(n.dice.upTo(a.w.plan.Lag)))
 }

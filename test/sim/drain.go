@@ -69,6 +69,13 @@ func (e *endpoint) goOn() {
 	}
 	resume := func() {
 		e.sqd = nil
+		if e.cut {
+			// Its completion queue has overrun on another shard, perhaps, and it is about to fail.
+			if err := e.app.ctx.ModifyQP(e.qp, &ib.QPAttr{State: ib.StateRTS}, ib.QPAttrState); err != nil && e.state() != ib.StateErr {
+				w.failf("%s: %v", e.name, err)
+			}
+			return
+		}
 		e.modify(&ib.QPAttr{State: ib.StateRTS}, ib.QPAttrState)
 	}
 	if e.conn.broken || e.failed {

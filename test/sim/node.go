@@ -24,7 +24,6 @@ type node struct {
 	dev     *nic.Device
 	port    port    // of the first shard
 	ports   []*port // of all shards
-	steers  *dice
 	apps    []*application
 	talkers []*talker
 	next    clock.Time // of its next round
@@ -39,7 +38,7 @@ type node struct {
 func newNode(w *world, index int) *node {
 	n := &node{w: w, name: fmt.Sprintf("device %d", index), dice: newDice(w.plan.Seed, streamDevice+uint64(index)), next: clock.Never}
 	n.port.node = n
-	n.ports, n.steers = []*port{&n.port}, newDice(w.plan.Seed, streamSteering+uint64(index))
+	n.ports = []*port{&n.port}
 	for len(n.ports) < w.plan.Shards {
 		n.ports = append(n.ports, &port{node: n})
 	}
@@ -128,15 +127,18 @@ func (n *node) arrive(p *packet) {
 	n.wake(n.w.now.Add(n.dice.upTo(n.w.plan.Lag)))
 }
 
-// steer returns the port of the shard that a packet is for, or of any.
+// steer returns the port of the shard that a packet is for, or of the next one. All packets for a queue pair go the same
+// way, so that they stay in order.
 func (n *node) steer(p *packet) *port {
 	if len(n.ports) == 1 || len(p.Bytes) < wire.BTHSize {
 		return &n.port
 	}
-	if n.steers.chance(n.w.plan.Missteer) {
-		return n.ports[n.steers.below(len(n.ports))]
+	to := (*wire.BTH)(p.Bytes).DestQP()
+	i := nic.ShardOf(to, len(n.ports))
+	if int(to>>5)%1000 < n.w.plan.Missteer {
+		i = (i + 1) % len(n.ports)
 	}
-	return n.ports[nic.ShardOf((*wire.BTH)(p.Bytes).DestQP(), len(n.ports))]
+	return n.ports[i]
 }
 
 // waiting reports whether something waits at a port.

@@ -19,7 +19,7 @@ type Plan struct {
 	Attack      int // packets that an attacker forges
 	Window      int // of every device, packets
 	Shards      int // of every device
-	Missteer    int // chance in 1000 that a packet reaches another shard's port than it should
+	Missteer    int // of 1000 queue pairs, how many have their packets arrive at the port of another shard
 	AckEvery    int
 	Lag         time.Duration // from a packet or doorbell to the device's next round, at most
 	Connections []ConnectionPlan
@@ -118,7 +118,7 @@ func NewPlan(seed uint64) *Plan {
 	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
 	if d := newDice(seed, streamShards); d.chance(300) {
-		p.Shards, p.Missteer = oneOf(d, 2, 2, 2, 3, 4), oneOf(d, 0, 10, 500)
+		p.Shards, p.Missteer = oneOf(d, 2, 2, 2, 3, 4), oneOf(d, 0, 200, 1000)
 	}
 	p.Runs = newDice(seed, streamRuns).chance(500)
 	if !p.clean() {

@@ -24,7 +24,6 @@ const (
 	streamExtended    = streamChange + 2
 	streamRuns        = streamExtended + 64
 	streamShards      = streamRuns + 1
-	streamSteering    = streamShards + 1 // + the index of the device
 )
 
 // world is one run of a plan.
