@@ -85,6 +85,7 @@ mutants-page:
 LINKS := local udp raw udp6 raw6 udp-veth4 raw-veth4 udp-veth6 raw-veth6
 links:
 	for link in $(LINKS); do echo "verbs over $$link"; SOFTNIC_TEST_LINK=$$link $(GO) test -short -count=1 ./verbs || exit 1; done
+	for link in local udp raw; do echo "four shards over $$link"; SOFTNIC_TEST_SHARDS=4 SOFTNIC_TEST_LINK=$$link $(GO) test -short -count=1 ./verbs || exit 1; done
 	for link in udp raw; do echo "hosts over $$link"; SOFTNIC_TEST_LINK=$$link $(GO) test -count=1 ./test/hosts || exit 1; done
 	$(GO) test -count=1 ./link/...
 	$(GO) test -count=1 -run 'TestDemo|TestRaw|TestForeign|TestDatagram' ./test/e2e

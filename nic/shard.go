@@ -106,7 +106,7 @@ func (s *shard) round(now clock.Time) (busy bool) {
 	if gap > stall {
 		limit = drainPackets
 	}
-	busy = s.accept(now, recvPackets) > 0 || busy
+	busy = s.accept(now, limit) > 0 || busy
 	busy = s.receive(now, limit) > 0 || busy
 	busy = s.expire(now) || busy
 	busy = s.transmit(now) || busy

@@ -288,6 +288,22 @@ func destroyUnderLoad(t *testing.T, a, b *verbs.Context, pairs int, seed uint64)
 	check(t, pdB.Dealloc())
 }
 
+// Whoever rings for a queue pair wakes its shard, and however long all of them slept.
+func TestSleepingShards(t *testing.T) {
+	ways(t, func(t *testing.T, within bool) {
+		c := newCrowd(t, within, 8)
+		for round := range uint64(4) {
+			for i, s := range c.from {
+				time.Sleep(2 * time.Millisecond) // many times what they look around for
+				write := s.remote(c.to[i], ib.WRRDMAWrite, c.to[i].mr.RKey())
+				write.WRID = round
+				check(t, s.qp.PostSend(write))
+				s.expect(round, ib.WCSuccess)
+			}
+		}
+	})
+}
+
 // A whole context goes while queue pairs of all shards are at work, and others go on.
 func TestContextOfAllShardsCloses(t *testing.T) {
 	var net embedded.Network
