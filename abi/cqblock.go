@@ -114,9 +114,9 @@ func (b *CQBlock) slot(pos uint32) *[CQESize / 8]uint64 {
 	return (*[CQESize / 8]uint64)(b.ring[at:])
 }
 
-// SetProduced publishes how many entries the device has written, modulo 2^32. It informs; what makes an entry readable is
-// its sequence.
-func (b *CQBlock) SetProduced(n uint32) { b.mem.store32(offCQProduced, n) }
+// SetProduced tells how many entries the device has written, modulo 2^32. It informs, and costs a plain store; what makes an
+// entry readable is its sequence.
+func (b *CQBlock) SetProduced(n uint32) { put32(&b.mem.d[offCQProduced/4], n) }
 
 // Produced returns how many entries the device has written.
 func (b *CQBlock) Produced() uint32 { return b.mem.load32(offCQProduced) }

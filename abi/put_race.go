@@ -9,4 +9,6 @@ import "sync/atomic"
 
 func put(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
 
+func put32(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
+
 func get(p *uint64) uint64 { return atomic.LoadUint64(p) }

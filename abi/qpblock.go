@@ -126,11 +126,12 @@ func (b *QPBlock) RecvPosted() uint32 { return b.mem.load32(offRQPosted) }
 // SetState publishes the queue pair's state.
 func (b *QPBlock) SetState(s ib.QPState) { b.mem.store32(offQPState, uint32(s)) }
 
-// SetSendDone publishes how many send requests the daemon is done with.
-func (b *QPBlock) SetSendDone(n uint32) { b.mem.store32(offSQDone, n) }
+// SetSendDone tells how many send requests the daemon is done with. Nobody waits for it alone, so it costs a plain store: what
+// CopySend has loaded was loaded before.
+func (b *QPBlock) SetSendDone(n uint32) { put32(&b.mem.d[offSQDone/4], n) }
 
-// SetRecvTaken publishes how many receive requests the daemon has taken.
-func (b *QPBlock) SetRecvTaken(n uint32) { b.mem.store32(offRQTaken, n) }
+// SetRecvTaken tells in the same way how many receive requests the daemon has taken.
+func (b *QPBlock) SetRecvTaken(n uint32) { put32(&b.mem.d[offRQTaken/4], n) }
 
 // CopySend copies the send request of index into private memory: w, and then its list, or its data if w.Flags has
 // SendInline. Each word of shared memory is loaded exactly once, so that what the caller judges is what it acts on
