@@ -39,7 +39,13 @@ int main(void)
 
 	for (int i = 0; i < 3; i++) {
 		side_open(&s[i], context);
-		side_qp(&s[i], IBV_QPT_UD);
+		struct ibv_qp_init_attr_ex attr = side_init_attr(&s[i], IBV_QPT_UD);
+
+		/* The last one does not want to hear itself. */
+		attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+		attr.create_flags = i == 2 ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+		s[i].qp = ibv_create_qp_ex(context, &attr);
+		REQUIRE(s[i].qp != NULL);
 		test_ready(s[i].qp, 0);
 		REQUIRE_EQ(test_post_recv(&s[i], 1, 0, 2048), 0);
 	}
@@ -84,6 +90,17 @@ int main(void)
 		sent(&s[0]);
 	expect(&s[1], &s[0], 0x33);
 	expect(&s[2], &s[0], 0x33);
+	struct ibv_ah *too = ibv_create_ah(s[2].pd, &group);
+
+	REQUIRE(too != NULL);
+	for (int i = 0; i < 3; i++)
+		REQUIRE_EQ(test_post_recv(&s[i], 1, 0, 2048), 0);
+	send_datagram(&s[2], too, 0xffffff, 0x35);
+	sent(&s[2]);
+	expect(&s[0], &s[2], 0x35);
+	expect(&s[1], &s[2], 0x35);
+	test_quiet(s[2].cq);
+	REQUIRE_EQ(ibv_destroy_ah(too), 0);
 	REQUIRE_EQ(ibv_destroy_qp(s[0].qp), EBUSY);
 	for (int i = 0; i < 3; i++)
 		REQUIRE_EQ(ibv_detach_mcast(s[i].qp, &group.grh.dgid, 0), 0);
