@@ -116,7 +116,7 @@ SN_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 	}
 	attr->grh.sgid_index = (uint8_t)index;
 	attr->dlid = wc->slid;
-	attr->sl = wc->sl;
+	attr->sl = 0; /* wc->sl is the kind of its network header: sn_cqe_sl */
 	attr->src_path_bits = wc->dlid_path_bits;
 	attr->is_global = 1;
 	attr->port_num = port;

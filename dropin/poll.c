@@ -41,7 +41,7 @@ static inline void put_wc(struct ibv_wc *wc, const struct softnic_cqe *e)
 	wc->wc_flags = e->flags;
 	wc->pkey_index = e->pkey_index;
 	wc->slid = e->slid;
-	wc->sl = e->sl;
+	wc->sl = sn_cqe_sl(e);
 	wc->dlid_path_bits = e->dlid_path_bits;
 }
 

@@ -37,8 +37,8 @@ func TestQperf(t *testing.T) {
 	}
 }
 
-// UCX chooses its transports by itself, unless it is told: rc_verbs is one of libibverbs. With ud_verbs it takes the SL of a
-// completion for the kind of a packet, as ConnectX has it, and does not find its address in the GRH of others.
+// UCX chooses its transports by itself, unless it is told: rc_verbs and ud_verbs are those of libibverbs.
+// With ud_verbs it takes the SL of a completion for the kind of a packet, as ConnectX has it.
 func TestUCX(t *testing.T) {
 	var pairs []pair
 	add := func(transport, test string, more ...string) {
@@ -50,9 +50,11 @@ func TestUCX(t *testing.T) {
 		p.sysfs = true // where it looks for the kind of its GIDs
 		pairs = append(pairs, p)
 	}
-	add("rc_verbs", "am_lat", "-D", "short")
-	add("rc_verbs", "am_bw", "-D", "bcopy", "-s", "1024")
-	add("rc_verbs", "am_bw", "-D", "zcopy", "-s", "1024")
+	for _, transport := range []string{"rc_verbs", "ud_verbs"} {
+		add(transport, "am_lat", "-D", "short")
+		add(transport, "am_bw", "-D", "bcopy", "-s", "1024")
+		add(transport, "am_bw", "-D", "zcopy", "-s", "1024")
+	}
 	add("rc_verbs", "put_lat", "-D", "short")
 	add("rc_verbs", "put_bw", "-D", "zcopy", "-s", "65536")
 	add("rc_verbs", "get", "-D", "zcopy", "-s", "65536")

@@ -40,7 +40,7 @@ func (e *Engine) Receive(_ clock.Time, p *wire.Packet) bool {
 		return e.State() == ib.StateErr
 	}
 	wc := transport.Completion{
-		Opcode: ib.WCRecv, Flags: ib.WCGRH, ByteLen: ib.GRHSize + uint32(p.Len), SrcQP: deth.SourceQP(), SL: p.SL,
+		Opcode: ib.WCRecv, Flags: ib.WCGRH, ByteLen: ib.GRHSize + uint32(p.Len), SrcQP: deth.SourceQP(), SL: p.SL | networkHeader(p)<<4,
 		Solicited: p.BTH().Solicited(),
 	}
 	if h := wire.FindImmDt(p.Header); h != nil {
@@ -58,6 +58,15 @@ const (
 	udpSize  = 8
 	protoUDP = 17
 )
+
+// networkHeader is what stands in the GRH's place, as ConnectX numbers it in its completions: 1 IPv6, 2 IPv4. Programs that
+// were written for its library, such as UCX, look for the address by it.
+func networkHeader(p *wire.Packet) uint8 {
+	if p.Source.Is4() {
+		return 2
+	}
+	return 1
+}
 
 // putGRH writes the 40 bytes in front of a datagram.
 func putGRH(b []byte, p *wire.Packet) {
