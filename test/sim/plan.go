@@ -117,14 +117,17 @@ func NewPlan(seed uint64) *Plan {
 	}
 	p.Offend = p.Offend && !p.Fragile // what runs out of retries cannot be refused
 	p.Network = newNetworkPlan(d, p.Fragile)
-	if d := newDice(seed, streamShards); d.chance(300) {
-		p.Shards, p.Missteer = oneOf(d, 2, 2, 2, 3, 4), oneOf(d, 0, 200, 1000)
-	}
 	p.Runs = newDice(seed, streamRuns).chance(500)
 	if !p.clean() {
 		p.Faults = newFaultPlan(d, p.Fragile)
 		if d.chance(250) {
 			p.Attack = d.between(1, 400)
+		}
+	}
+	if d := newDice(seed, streamShards); d.chance(300) {
+		p.Shards, p.Missteer = oneOf(d, 2, 2, 2, 3, 4), oneOf(d, 0, 200, 1000)
+		if p.Attack > 0 {
+			p.Missteer = 0 // what is forged must be the first thing that its victim hears
 		}
 	}
 	n := max(1, p.Devices-1) + oneOf(d, 0, 1, 2, 3, d.between(0, 3), d.between(0, 3), d.between(4, 12))
