@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 
 	"github.com/softnic/softnicd/ib"
@@ -63,7 +64,7 @@ func (a *asyncQueue) get(ctx context.Context, c *Context, want *CQ) (AsyncEvent,
 		} else {
 			err = a.wait(ctx)
 		}
-		if err != nil && err != errKicked {
+		if err != nil && !errors.Is(err, errKicked) {
 			if e, ok := a.take(want); ok {
 				return e, nil
 			}

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -112,7 +113,7 @@ func (ch *CompChannel) get(ctx context.Context, want *CQ, counts bool) (*CQ, err
 		} else {
 			err = ch.wait(ctx)
 		}
-		if err != nil && err != errKicked {
+		if err != nil && !errors.Is(err, errKicked) {
 			if q := ch.take(want, counts); q != nil {
 				return q, nil
 			}

@@ -98,7 +98,7 @@ func (s *socketConn) send(op ctl.Op, request any, attach []ctl.Attachment, wait 
 	s.calls[tag] = wait
 	e := s.raw.Write(func(fd uintptr) bool {
 		err = shm.SendMsg(int(fd), msg, fds...)
-		return err != unix.EAGAIN
+		return !errors.Is(err, unix.EAGAIN)
 	})
 	if err = errors.Join(err, e); err != nil {
 		delete(s.calls, tag)
@@ -119,7 +119,7 @@ func (s *socketConn) read() {
 		var err error
 		e := s.raw.Read(func(fd uintptr) bool {
 			n, nfds, err = shm.RecvMsg(int(fd), buf, fds[:], nil)
-			return err != unix.EAGAIN
+			return !errors.Is(err, unix.EAGAIN)
 		})
 		if e != nil || err != nil || n == 0 {
 			break

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/softnic/softnicd/ib"
@@ -78,7 +79,7 @@ func (q *QP) reach(ctx context.Context, m *marker, handle func(*WC)) error {
 		if !posted {
 			// The queue may be full until somebody polls what was flushed.
 			err := m.put(m)
-			if posted = err == nil; !posted && err != errQueueFull {
+			if posted = err == nil; !posted && !errors.Is(err, errQueueFull) {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func Read(r io.Reader) iter.Seq2[Packet, error] {
 		s := section{r: r}
 		for {
 			p, err := s.next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return
 			}
 			if !yield(p, err) || err != nil {
@@ -123,7 +123,7 @@ func (s *section) block() (kind uint32, body []byte, err error) {
 }
 
 func unexpected(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

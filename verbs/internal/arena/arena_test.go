@@ -47,7 +47,7 @@ func TestRandom(t *testing.T) {
 			if len(live) > 0 && (r.IntN(5) < 2 || i > 1700) {
 				k := r.IntN(len(live))
 				for _, v := range live[k].Mem {
-					if v != byte(live[k].Mem[0]) {
+					if v != live[k].Mem[0] {
 						t.Fatalf("seed %d: somebody else wrote into a block", seed)
 					}
 				}
