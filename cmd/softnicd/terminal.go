@@ -41,7 +41,10 @@ func newTerminal(in, out *os.File) (*terminal, error) {
 	}
 	signal.Notify(t.resized, syscall.SIGWINCH)
 	go t.read()
-	return t, t.write("\x1b[?1049h\x1b[?25l") // the other screen, no cursor
+	if err := t.write("\x1b[?1049h\x1b[?25l"); err != nil { // the other screen, no cursor
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
 }
 
 // close gives the terminal back.
