@@ -114,7 +114,12 @@ queue, as perftest's -c XRC.`,
 			if len(args) == 1 {
 				o.test = args[0]
 			}
-			return runPerf(c.Context(), &o, c.OutOrStdout(), c.ErrOrStderr())
+			err := runPerf(c.Context(), &o, c.OutOrStdout(), c.ErrOrStderr())
+			if err != nil && c.Context().Err() != nil {
+				// Not what became of the daemons and of the peer meanwhile.
+				return fmt.Errorf("interrupted: %w", context.Cause(c.Context()))
+			}
+			return err
 		},
 	}
 	f := c.Flags()
