@@ -31,8 +31,8 @@ func (c *command) do(now clock.Time) {
 	}
 }
 
-// do runs f on the shard and returns when it has run. A shard's own goroutine must not call it, of whichever shard: two
-// would wait for each other.
+// do runs f on the shard and returns when it has run. Shards' own goroutines do not call it, or two would wait for each
+// other; but see Device.pause.
 func (s *shard) do(f func(now clock.Time)) {
 	if c := s.begin(f); c != nil {
 		<-c.done
