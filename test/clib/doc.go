@@ -3,6 +3,6 @@
 // rdma-core's own pyverbs tests, as Debian ships them, each of which passes or has a line in docs/pyverbs.md that says why
 // not.
 //
-// `go test -short` runs all of it but what takes long. `make clib` runs the programs as they are and under valgrind too, and
-// 100,000 registrations.
+// `make clib` runs the programs as they are and under valgrind too, and 100,000 registrations. `go test -short` runs few of
+// them: no Go code is on their path but the daemon's.
 package clib

@@ -29,6 +29,9 @@ var modules = []string{
 
 // Every test passes, or docs/pyverbs.md says why not; and what is said there is still so.
 func TestPyverbs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	if _, err := os.Stat("/usr/lib/python3/dist-packages/pyverbs"); err != nil {
 		missing(t, "python3-pyverbs")
 	}
