@@ -228,6 +228,38 @@ func TestShardWithoutRoom(t *testing.T) {
 	}
 }
 
+// Behind a grace point the lanes hold nothing older, whatever was at a port, in a burst or in a lane before.
+func TestGraceEmptiesLanes(t *testing.T) {
+	w, h := newLoops(t, 2, nil)
+	x, y := h.newQP(t, nil), h.newQP(t, nil)
+	x.connect(t, y)
+	y.connect(t, x)
+	for _, e := range []*endpoint{x, y} {
+		s, other := e.qp.shard, x.qp.shard
+		if e == x {
+			other = y.qp.shard
+		}
+		if s == other {
+			t.Fatal("one shard")
+		}
+		w.now = w.now.Add(time.Millisecond)
+		e.postSend(abi.SendWQE{Opcode: uint8(ib.WRRDMAWrite), Flags: uint8(ib.SendSignaled), RKey: uint32(e.mr.RKey()),
+			RemoteAddr: 0x10000}, e.sge(0, 5000))
+		s.step(w.now) // it has sent, and nobody has received
+		h.dev.Grace()
+		if !s.vacant() || !other.vacant() {
+			t.Errorf("something is on its way from shard %d", s.index)
+		}
+		if n := s.roads.handed.Load(); n == 0 {
+			t.Errorf("shard %d has handed over %d packets", s.index, n)
+		}
+		w.run(time.Millisecond)
+		if all := h.poll(t); len(all) != 1 || all[0].Status != 0 {
+			t.Errorf("completions %+v", all)
+		}
+	}
+}
+
 // A context that fails on one shard fails on all.
 func TestContextFailsOnAllShards(t *testing.T) {
 	const shards = 4
