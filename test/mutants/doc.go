@@ -15,6 +15,8 @@
 //	mutant.go     what a mutant is, and the overlay made of it
 //	requester.go  the mutants, by what they
 //	responder.go    spoil
+//	services.go
+//	lifetime.go
 //	device.go
 //	trial.go      building and running
 //	table.go      what is printed

@@ -70,5 +70,7 @@ func (m *mutant) overlay(root, folder string) (string, error) {
 func mutants() (all []mutant) {
 	all = append(all, requesterMutants...)
 	all = append(all, responderMutants...)
+	all = append(all, serviceMutants...)
+	all = append(all, lifetimeMutants...)
 	return append(all, deviceMutants...)
 }
