@@ -185,13 +185,30 @@ func (s *shard) elsewhere(now clock.Time, p *wire.Packet) bool {
 
 // hand puts a packet into the lane to a shard, which is woken by wakeOthers. What finds no room is lost.
 func (s *shard) hand(p *wire.Packet, to int) {
-	l := s.roads.to[to]
-	if !l.add(p) {
+	defer s.containHand(p.BTH().DestQP(), to)
+	if !s.roads.to[to].add(p) {
 		s.roads.spilt.Add(1)
 		return
 	}
 	s.roads.handed.Add(1)
 	s.roads.rang |= 1 << to
+}
+
+// containHand is deferred around what concerns a packet for a queue pair of another shard: a panic is that queue pair's.
+func (s *shard) containHand(n ib.QPN, to int) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	s.roads.spilt.Add(1)
+	o := s.dev.shards[to]
+	o.post(func(now clock.Time) {
+		if q := o.table.find(n); q != nil {
+			o.fell(now, q, r)
+			return
+		}
+		s.dev.log.Error("internal error: panic in handing over a packet", "qpn", n, "panic", r)
+	})
 }
 
 // wakeOthers wakes the shards that were given packets.

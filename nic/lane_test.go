@@ -3,6 +3,7 @@ package nic
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -370,3 +371,36 @@ func TestShardsAreBounded(t *testing.T) {
 		t.Errorf("no port: %v", err)
 	}
 }
+
+// A panic in the copying of a packet is that of the queue pair that it is for.
+func TestPanicOfAHandover(t *testing.T) {
+	w, h := newLoops(t, 2, nil)
+	x, y := h.newQP(t, nil), h.newQP(t, nil)
+	x.connect(t, y)
+	y.connect(t, x)
+	for _, to := range []ib.QPN{y.qp.QPN(), y.qp.QPN() + 2} { // the other is nobody's
+		p := handed(wire.RCSendOnly, false, wire.Piece{Mem: brittle{}, Len: 8})
+		p.BTH().SetDestQP(to)
+		x.qp.shard.hand(p, 1)
+	}
+	w.run(time.Millisecond)
+	if got, want := h.take(), []event{{ib.EventQPFatal, 7}}; !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+	if y.block.State() != ib.StateErr || x.block.State() != ib.StateRTS {
+		t.Errorf("states %v and %v", x.block.State(), y.block.State())
+	}
+	if n := h.counter("rx_shard_handover_drops"); n != 2 {
+		t.Errorf("%d packets were lost", n)
+	}
+	if !strings.Contains(h.log.String(), "handing over") {
+		t.Errorf("log %q", h.log.String())
+	}
+}
+
+// brittle is memory over which the device falls.
+type brittle struct{}
+
+func (brittle) Bytes(uint64, int) []byte   { panic("a mistake in the device") }
+func (brittle) Read([]byte, uint64) error  { panic("a mistake in the device") }
+func (brittle) Write([]byte, uint64) error { panic("a mistake in the device") }
