@@ -22,23 +22,28 @@ import (
 	"github.com/softnic/softnicd/verbs/embedded"
 )
 
-// TestShards runs the contract again with devices of four shards: in memory, within one device, where half of all packets
-// change shards, and over sockets whose kernel steers every datagram to a wrong one.
+// TestShards runs the contract again with devices of four shards: within one device, where most packets change shards, and
+// over sockets whose kernel steers every datagram to a wrong one; and a part of it over other links. `make links` runs all
+// tests of this package so.
 func TestShards(t *testing.T) {
 	if testShards != 0 || testLink != "" {
 		t.Skip("this is such a run")
 	}
-	tests := contract
-	if testing.Short() {
-		tests = brief
-	}
-	for _, run := range []struct{ name, env string }{
-		{"memory", ""},
-		{"local", "SOFTNIC_TEST_LINK=local"},
-		{"missteered", "SOFTNIC_TEST_LINK=udp SOFTNIC_TEST_STEERING=wrong"},
-		{"raw", "SOFTNIC_TEST_LINK=raw"},
+	for _, run := range []struct {
+		name, env string
+		tests     []string
+	}{
+		{"memory", "", brief},
+		{"local", "SOFTNIC_TEST_LINK=local", contract},
+		{"missteered", "SOFTNIC_TEST_LINK=udp SOFTNIC_TEST_STEERING=wrong", contract},
+		{"raw", "SOFTNIC_TEST_LINK=raw", brief},
 	} {
 		t.Run(run.name, func(t *testing.T) {
+			t.Parallel()
+			tests := run.tests
+			if testing.Short() {
+				tests = brief
+			}
 			env := strings.Fields("SOFTNIC_TEST_SHARDS=4 " + run.env)
 			c := exec.Command("/proc/self/exe", "-test.run", "^Test("+strings.Join(tests, "|")+")$", "-test.short", "-test.timeout", "60s")
 			c.Env = append(os.Environ(), env...)
