@@ -150,29 +150,6 @@ func New(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// makeShards makes a shard for each port.
-func (d *Device) makeShards(random func() uint64) (err error) {
-	defer func() {
-		if err != nil {
-			for _, s := range d.shards {
-				_ = s.wait.close()
-			}
-		}
-	}()
-	for i, port := range d.cfg.Ports {
-		s, err := newShard(d, i, port, random)
-		if err != nil {
-			return err
-		}
-		d.shards = append(d.shards, s)
-	}
-	connect(d.shards)
-	if !d.cfg.Manual {
-		d.bellFD, err = d.newBell()
-	}
-	return err
-}
-
 // newRandom makes an unpredictable generator from 32 bytes of r: tables draw a number for each of their slots.
 func newRandom(r io.Reader) (func() uint64, error) {
 	var seed [32]byte
@@ -184,9 +161,6 @@ func newRandom(r io.Reader) (func() uint64, error) {
 
 // Name returns the device's name.
 func (d *Device) Name() string { return d.name }
-
-// Shards returns how many shards the device has.
-func (d *Device) Shards() int { return len(d.shards) }
 
 // Start lets the device run. It does nothing for a manual device, or twice. It raises GOMAXPROCS by one for each shard until
 // Close: the device's threads keep a processor of the Go scheduler.
@@ -217,30 +191,6 @@ func (d *Device) Step(now clock.Time) (next clock.Time, busy bool) {
 		}
 	}
 	return next, busy
-}
-
-// Grace returns when no shard can touch memory any more that was unpublished before the call: all passed a point at which
-// their bursts, the local rings and what they handed to each other held nothing older. What a congested port refuses
-// meanwhile is lost.
-func (d *Device) Grace() {
-	d.everywhere((*shard).quiesce)
-	if len(d.shards) > 1 {
-		// Whatever is older has left its shard by now.
-		d.everywhere((*shard).empty)
-	}
-}
-
-// WithPort runs f while no shard uses the device's ports: to change the addresses they are bound to, say.
-func (d *Device) WithPort(f func()) { d.pause(d.shards, f) }
-
-// pause runs f while so many shards do nothing else. They stop in order of their index, so that several calls do not wait
-// for each other.
-func (d *Device) pause(shards []*shard, f func()) {
-	if len(shards) == 0 {
-		f()
-		return
-	}
-	shards[0].do(func(clock.Time) { d.pause(shards[1:], f) })
 }
 
 // BellFD returns the eventfd that wakes the device when the owner's applications ring, -1 for a manual one. All shards watch
@@ -303,16 +253,6 @@ func (d *Device) Close() error {
 		errs = append(errs, s.wait.close(), s.port.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// idle reports whether nothing is left to send.
-func (d *Device) idle() bool {
-	for _, s := range d.shards {
-		if !s.idle() {
-			return false
-		}
-	}
-	return true
 }
 
 // snapshot returns the contexts there are.

@@ -19,6 +19,7 @@
 //	link.go        the network interface below; gid.go its addresses
 //	port.go        what carries frames
 //	shard.go       one round of work; inbox.go and members.go are commands, loop.go is waking and sleeping
+//	shards.go      all of them together: grace points, pauses
 //	part.go        what a context has on a shard; lane.go how packets get to the right one
 //	demux.go       whom a packet is for, and who may not speak; qpn.go finds queue pairs by number
 //	scheduler.go   who sends next; timers.go who is waiting for a time, inflight.go who waits for room

@@ -74,23 +74,6 @@ func (s *shard) others(f func(o *shard, now clock.Time)) {
 	}
 }
 
-// everywhere runs f on every shard, at the same time, and returns when it has run on all.
-func (d *Device) everywhere(f func(s *shard, now clock.Time)) {
-	if len(d.shards) == 1 {
-		d.shards[0].do(func(now clock.Time) { f(d.shards[0], now) })
-		return
-	}
-	begun := make([]*command, len(d.shards))
-	for i, s := range d.shards {
-		begun[i] = s.begin(func(now clock.Time) { f(s, now) })
-	}
-	for _, c := range begun {
-		if c != nil {
-			<-c.done
-		}
-	}
-}
-
 // addIfRunning queues a command if a goroutine turns the shard.
 func (in *inbox) addIfRunning(c *command) bool {
 	in.mu.Lock()
