@@ -21,8 +21,9 @@ type batch struct {
 // batches is a pool, so that copies allocate nothing.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// add makes a copy wait: between off of r and the bytes b of memory near. write says that r is written.
-func (m *mover) add(r *process, off uint64, b []byte, near wire.Memory, write bool) error {
+// add makes a copy wait: between off of r, which is far or a part of it, and the bytes b of memory near. write says that r
+// is written.
+func (m *mover) add(r *process, off uint64, far wire.Memory, b []byte, near wire.Memory, write bool) error {
 	if m.batch != nil && (m.p != r.p || m.write != write || m.ranges.Full()) {
 		if err := m.finish(); err != nil {
 			return err
@@ -30,14 +31,14 @@ func (m *mover) add(r *process, off uint64, b []byte, near wire.Memory, write bo
 	}
 	if !r.holds(off, len(b)) {
 		m.drop()
-		return &Fault{Mem: r, Err: errBounds}
+		return &Fault{Mem: far, Err: errBounds}
 	}
 	if m.batch == nil {
 		m.batch = batches.Get().(*batch)
 		m.p, m.write = r.p, write
 	}
 	i := m.ranges.Len()
-	m.far[i], m.near[i] = r, near
+	m.far[i], m.near[i] = far, near
 	m.ranges.Add(b, r.base+off)
 	return nil
 }
@@ -98,22 +99,21 @@ const bounced = 16 << 10
 
 var bounces = sync.Pool{New: func() any { return new([bounced]byte) }}
 
-// bounce copies p to off of dm, neither of which has an address here.
-func bounce(dm wire.Memory, off uint64, p *wire.Piece) error {
+// bounce copies n bytes from s to d, neither of which has an address here.
+func bounce(d, s place, n int) error {
 	buf := bounces.Get().(*[bounced]byte)
 	defer bounces.Put(buf)
-	so, n := p.Off, p.Len
 	for n > 0 {
 		b := buf[:min(n, bounced)]
-		if err := p.Mem.Read(b, so); err != nil {
+		if err := charged(s.mem.Read(b, s.off), s); err != nil {
 			return err
 		}
-		if err := dm.Write(b, off); err != nil {
+		if err := charged(d.mem.Write(b, d.off), d); err != nil {
 			return err
 		}
 		n -= len(b)
-		so += uint64(len(b))
-		off += uint64(len(b))
+		s.off += uint64(len(b))
+		d.off += uint64(len(b))
 	}
 	return nil
 }

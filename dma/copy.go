@@ -70,34 +70,70 @@ func (m *mover) copy(dm wire.Memory, off uint64, p *wire.Piece) error {
 	if db := dm.Bytes(off, p.Len); db != nil {
 		return m.read(db, dm, p)
 	}
-	sb := p.Mem.Bytes(p.Off, p.Len)
+	for done := 0; done < p.Len; {
+		d, n := placeOf(dm, off+uint64(done), p.Len-done)
+		s, n := placeOf(p.Mem, p.Off+uint64(done), n)
+		if err := m.step(d, s, n); err != nil {
+			return err
+		}
+		done += n
+	}
+	return nil
+}
+
+// step copies n bytes from s to d, neither of which crosses a border.
+func (m *mover) step(d, s place, n int) error {
+	if db := d.mem.Bytes(d.off, n); db != nil {
+		return m.fetch(db, d.charge, s, n)
+	}
+	sb := s.mem.Bytes(s.off, n)
 	if sb == nil {
 		if err := m.finish(); err != nil {
 			return err
 		}
-		return bounce(dm, off, p)
+		return bounce(d, s, n)
 	}
-	if r, ok := dm.(*process); ok {
-		return m.add(r, off, sb, p.Mem, true)
+	if r, ok := d.mem.(*process); ok {
+		return m.add(r, d.off, d.charge, sb, s.charge, true)
 	}
 	if err := m.finish(); err != nil {
 		return err
 	}
-	return dm.Write(sb, off)
+	return charged(d.mem.Write(sb, d.off), d)
 }
 
 // read copies p to the bytes db of dm.
 func (m *mover) read(db []byte, dm wire.Memory, p *wire.Piece) error {
-	if r, ok := p.Mem.(*process); ok {
-		return m.add(r, p.Off, db, dm, false)
+	for off := p.Off; len(db) > 0; {
+		s, n := placeOf(p.Mem, off, len(db))
+		if err := m.fetch(db[:n], dm, s, n); err != nil {
+			return err
+		}
+		db, off = db[n:], off+uint64(n)
+	}
+	return nil
+}
+
+// fetch copies n bytes from s to the bytes db of dm.
+func (m *mover) fetch(db []byte, dm wire.Memory, s place, n int) error {
+	if r, ok := s.mem.(*process); ok {
+		return m.add(r, s.off, s.charge, db, dm, false)
 	}
 	if err := m.finish(); err != nil {
 		return err
 	}
-	if sb := p.Mem.Bytes(p.Off, p.Len); sb != nil {
-		return copyGuarded(db, dm, sb, p.Mem)
+	if sb := s.mem.Bytes(s.off, n); sb != nil {
+		return copyGuarded(db, dm, sb, s.charge)
 	}
-	return p.Mem.Read(db, p.Off)
+	return charged(s.mem.Read(db, s.off), s)
+}
+
+// charged charges a fault at p to the memory that was registered.
+func charged(err error, p place) error {
+	if c, ok := p.charge.(*composite); ok && err != nil {
+		return c.blame(err)
+	}
+	return err
 }
 
 // finish makes the copies that wait.

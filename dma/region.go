@@ -7,7 +7,8 @@ import (
 )
 
 // Region is memory that an application registered, reached in one of three ways: a mapping shared with it
-// ([NewShared]), another process's address space ([NewProcess]), or this process's own ([NewEmbedded]).
+// ([NewShared]), another process's address space ([NewProcess]), or this process's own ([NewEmbedded]). [NewComposite] makes
+// one region of parts of others.
 //
 // Offsets are from the start of the region. Every access is guarded: memory that its owner unmapped, punched or
 // protected gives a [*Fault], never a crash.
