@@ -32,7 +32,7 @@ type Options struct {
 	// ReclaimOnCompletion gives send slots back when a request completes, as Linux rxe does, and not when its completion is
 	// polled, as hardware does. So does a profile that says it, as nic.RXE.
 	ReclaimOnCompletion bool
-	Trace               *trace.Ring  // takes the engines' decisions
+	Trace               *trace.Ring  // takes the engines' decisions; it has one writer, so there is one shard then
 	Log                 *slog.Logger // nil: nothing is logged
 	// Wrap, if set, puts something between the device and the network: faults, a capture. If what it returns is a
 	// nic.Grouper, that joins multicast groups, and not the network. It is called for each shard, in their order; groups are
