@@ -51,7 +51,7 @@ type Config struct {
 	// Link is the network interface as it is now; see SetLink.
 	Link   Link
 	Logger *slog.Logger
-	// Trace takes the engines' decisions; nil for none.
+	// Trace takes the engines' decisions, of a device of one shard; nil for none.
 	Trace *trace.Ring
 	// Manual makes a device without goroutine and descriptors that its owner turns by Step.
 	Manual bool
