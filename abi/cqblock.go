@@ -59,7 +59,7 @@ func (b *CQBlock) Write(pos, index uint32, e *CQE) {
 	put(&s[2], uint64(e.QPN)|uint64(e.SrcQP)<<32)
 	put(&s[3], uint64(e.Status)|uint64(e.Opcode)<<8|uint64(e.Flags)<<16|uint64(e.VendorErr)<<32)
 	put(&s[4], e.Timestamp)
-	put(&s[5], uint64(e.PKeyIndex)|uint64(e.SLID)<<16|uint64(e.SL)<<32|uint64(e.DLIDPathBits)<<40|uint64(e.Queue)<<48)
+	put(&s[5], uint64(e.PKeyIndex)|uint64(e.SLID)<<16|uint64(e.SL)<<32|uint64(e.DLIDPathBits)<<40|uint64(e.Queue)<<48|uint64(e.NetworkType)<<56)
 	put(&s[6], uint64(e.QPSlot)|uint64(e.WQEIndex)<<32)
 	atomic.StoreUint64(&s[7], uint64(index+1)<<32)
 }
@@ -93,7 +93,7 @@ func (b *CQBlock) Read(pos uint32, e *CQE) {
 	e.Timestamp = get(&s[4])
 	v = get(&s[5])
 	e.PKeyIndex, e.SLID, e.SL = uint16(v), uint16(v>>16), uint8(v>>32)
-	e.DLIDPathBits, e.Queue = uint8(v>>40), uint8(v>>48)
+	e.DLIDPathBits, e.Queue, e.NetworkType = uint8(v>>40), uint8(v>>48), uint8(v>>56)
 	v = get(&s[6])
 	e.QPSlot, e.WQEIndex = uint32(v), uint32(v>>32)
 }

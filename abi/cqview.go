@@ -49,6 +49,9 @@ func (v CQEView) DLIDPathBits() uint8 { return uint8(get(&v.s[5]) >> 40) }
 // Queue returns QueueSend or QueueRecv, the work queue that the request was posted to.
 func (v CQEView) Queue() uint8 { return uint8(get(&v.s[5]) >> 48) }
 
+// NetworkType returns network_type.
+func (v CQEView) NetworkType() uint8 { return uint8(get(&v.s[5]) >> 56) }
+
 // QPSlot returns the queue pair's doorbell slot.
 func (v CQEView) QPSlot() uint32 { return uint32(get(&v.s[6])) }
 

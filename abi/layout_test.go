@@ -117,7 +117,7 @@ func TestEntryTables(t *testing.T) {
 var testCQE = CQE{
 	WRID: 0x0102030405060708, ByteLen: 0x11121314, Imm: 0x21222324, QPN: 0x31323334, SrcQP: 0x41424344, Status: 0x51, Opcode: 0x52,
 	Flags: 0x5354, VendorErr: 0x61626364, Timestamp: 0x7172737475767778, PKeyIndex: 0x8182, SLID: 0x8384, SL: 0x85,
-	DLIDPathBits: 0x86, Queue: 0x87, QPSlot: 0x91929394, WQEIndex: 0xa1a2a3a4,
+	DLIDPathBits: 0x86, Queue: 0x87, NetworkType: 0x88, QPSlot: 0x91929394, WQEIndex: 0xa1a2a3a4,
 }
 
 func TestHeaderTables(t *testing.T) {

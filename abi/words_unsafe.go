@@ -76,6 +76,7 @@ const (
 	_ uintptr = -(unsafe.Offsetof(CQE{}.SL) ^ 44)
 	_ uintptr = -(unsafe.Offsetof(CQE{}.DLIDPathBits) ^ 45)
 	_ uintptr = -(unsafe.Offsetof(CQE{}.Queue) ^ 46)
+	_ uintptr = -(unsafe.Offsetof(CQE{}.NetworkType) ^ 47)
 	_ uintptr = -(unsafe.Offsetof(CQE{}.QPSlot) ^ 48)
 	_ uintptr = -(unsafe.Offsetof(CQE{}.WQEIndex) ^ 52)
 )

@@ -80,7 +80,7 @@ type RecvWQE struct {
 //	45  u8  dlid_path_bits
 //	46  u8  queue             0 send, 1 receive, 2 shared receive, 3 shared receive of an XRC domain: then qp_num is a target's
 //	                          of any process, and qp_slot means nothing
-//	47  u8  reserved
+//	47  u8  network_type      of a datagram's receive: the network header in front of it, an ib.NetworkType; else 0
 //	48  u32 qp_slot           the queue pair's doorbell slot, for finding it without a search
 //	52  u32 wqe_index         index of the request that completed: all before it are done with, too
 //	56  u32 reserved
@@ -103,6 +103,7 @@ type CQE struct {
 	SL           uint8
 	DLIDPathBits uint8
 	Queue        uint8
+	NetworkType  uint8
 	QPSlot       uint32
 	WQEIndex     uint32
 }

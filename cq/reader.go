@@ -195,7 +195,7 @@ func WC(e *abi.CQE, wc *ib.WC) {
 	*wc = ib.WC{
 		WRID: e.WRID, Status: ib.WCStatus(e.Status), Opcode: ib.WCOpcode(e.Opcode), Flags: ib.WCFlags(e.Flags),
 		VendorErr: e.VendorErr, ByteLen: e.ByteLen, QPN: ib.QPN(e.QPN), SrcQP: ib.QPN(e.SrcQP),
-		PKeyIndex: e.PKeyIndex, SLID: e.SLID, SL: e.SL & 0xf, DLIDPathBits: e.DLIDPathBits, Timestamp: int64(e.Timestamp),
+		PKeyIndex: e.PKeyIndex, SLID: e.SLID, SL: e.SL, DLIDPathBits: e.DLIDPathBits, Timestamp: int64(e.Timestamp),
 	}
 	setImm(wc, e.Imm)
 }
@@ -205,7 +205,7 @@ func ViewWC(v abi.CQEView, wc *ib.WC) {
 	*wc = ib.WC{
 		WRID: v.WRID(), Status: ib.WCStatus(v.Status()), Opcode: ib.WCOpcode(v.Opcode()), Flags: ib.WCFlags(v.Flags()),
 		VendorErr: v.VendorErr(), ByteLen: v.ByteLen(), QPN: ib.QPN(v.QPN()), SrcQP: ib.QPN(v.SrcQP()),
-		PKeyIndex: v.PKeyIndex(), SLID: v.SLID(), SL: v.SL() & 0xf, DLIDPathBits: v.DLIDPathBits(), Timestamp: int64(v.Timestamp()),
+		PKeyIndex: v.PKeyIndex(), SLID: v.SLID(), SL: v.SL(), DLIDPathBits: v.DLIDPathBits(), Timestamp: int64(v.Timestamp()),
 	}
 	setImm(wc, v.Imm())
 }

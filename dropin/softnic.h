@@ -386,10 +386,10 @@ static inline struct sn_qp *sn_qp_of_ex(struct ibv_qp_ex *q) { return (struct sn
 static inline struct ibv_qp *sn_public_qp(struct sn_qp *q) { return &q->ex.qp_base; }
 static inline struct sn_srq *sn_srq_of(struct ibv_srq *q) { return (struct sn_srq *)q; }
 
-/* The SL of a completion. On Ethernet there is none; of a datagram programs that were written for ConnectX's library, such
- * as UCX, expect what network header it had, 1 IPv6, 2 IPv4, to find its addresses in the GRH. The device tells it in the
- * high four bits. */
-static inline uint8_t sn_cqe_sl(const struct softnic_cqe *e) { return e->sl >> 4 ? e->sl >> 4 : e->sl; }
+/* The SL of a completion; of a datagram's the kind of its network header in that place, which the public structure has no
+ * field for: ConnectX's library has it there, and programs that run on ConnectX, such as UCX, find the addresses in the GRH
+ * by it. What is lost is the priority of a VLAN tag. */
+static inline uint8_t sn_cqe_sl(const struct softnic_cqe *e) { return e->network_type ? e->network_type : e->sl; }
 
 /* Enters a queue pair that the device has made, and what it told of it, so that polls find it (qp.c). */
 int sn_slot_put(struct sn_context *c, uint32_t slot, struct sn_qp *q);

@@ -115,6 +115,15 @@ var qpAttrNames = []bitName[QPAttrMask]{
 // GRHSize is the bytes of a GRH, and so of the place for the network header in front of a received datagram.
 const GRHSize = 40
 
+// NetworkType is the kind of the network header in front of a received datagram.
+type NetworkType uint8
+
+// Network headers, as ConnectX numbers them in its completions.
+const (
+	NetworkIPv6 NetworkType = 1 // or a GRH, which looks the same
+	NetworkIPv4 NetworkType = 2 // in the last 20 bytes of the GRH's place
+)
+
 // GlobalRoute is the GRH of an address vector; RoCE always has one.
 type GlobalRoute struct {
 	DGID         GID

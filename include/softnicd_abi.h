@@ -249,7 +249,7 @@ struct softnic_cqe {
 	uint8_t sl;
 	uint8_t dlid_path_bits;
 	uint8_t queue;
-	uint8_t reserved_47[1];
+	uint8_t network_type;
 	uint32_t qp_slot;
 	uint32_t wqe_index;
 };
@@ -269,6 +269,7 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, slid) == 42, "softnic_cqe.slid");
 SOFTNIC_ASSERT(offsetof(struct softnic_cqe, sl) == 44, "softnic_cqe.sl");
 SOFTNIC_ASSERT(offsetof(struct softnic_cqe, dlid_path_bits) == 45, "softnic_cqe.dlid_path_bits");
 SOFTNIC_ASSERT(offsetof(struct softnic_cqe, queue) == 46, "softnic_cqe.queue");
+SOFTNIC_ASSERT(offsetof(struct softnic_cqe, network_type) == 47, "softnic_cqe.network_type");
 SOFTNIC_ASSERT(offsetof(struct softnic_cqe, qp_slot) == 48, "softnic_cqe.qp_slot");
 SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_index");
 

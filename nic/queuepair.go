@@ -176,7 +176,7 @@ func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *trans
 	// Of an error nothing else is valid (ibv_poll_cq); zeros keep anybody from relying on it.
 	if c.Status == ib.WCSuccess {
 		e.Opcode, e.Flags, e.ByteLen, e.Imm = uint8(c.Opcode), uint16(c.Flags), c.ByteLen, c.Imm
-		e.SrcQP, e.SL = uint32(c.SrcQP), c.SL
+		e.SrcQP, e.SL, e.NetworkType = uint32(c.SrcQP), c.SL, uint8(c.Network)
 		e.Timestamp = uint64(s.stamp)
 	}
 	if posted = to.queue.Post(s.now, e, c.Solicited); !posted {

@@ -162,8 +162,9 @@ type Completion struct {
 	ByteLen   uint32
 	Imm       uint32 // immediate or invalidated R_Key
 	SrcQP     ib.QPN
-	SL        uint8 // high four bits: the network header of a datagram, 1 IPv6, 2 IPv4
-	Solicited bool  // the sender asked for a solicited event
+	SL        uint8
+	Network   ib.NetworkType // the header in front of a datagram
+	Solicited bool           // the sender asked for a solicited event
 }
 
 // VendorErr tells more about an error completion, for people: it appears as vendor_err.

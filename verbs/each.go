@@ -46,7 +46,7 @@ func (e Entry) PKeyIndex() uint16 { return e.v.PKeyIndex() }
 func (e Entry) SLID() uint16 { return e.v.SLID() }
 
 // SL returns the service level: the priority of a VLAN tag.
-func (e Entry) SL() uint8 { return e.v.SL() & 0xf }
+func (e Entry) SL() uint8 { return e.v.SL() }
 
 // DLIDPathBits returns the path bits of the destination LID, 0 on Ethernet.
 func (e Entry) DLIDPathBits() uint8 { return e.v.DLIDPathBits() }

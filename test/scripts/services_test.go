@@ -100,7 +100,7 @@ func naming(srqn uint32, r transport.Request) transport.Request {
 // receivedDatagram is the completion of a receive of n bytes and the 40 in front of them, which came over IPv4.
 func receivedDatagram(wrid uint64, n uint32) completion {
 	c := received(wrid, grhSize+n)
-	c.Flags, c.SL = ib.WCGRH, 2<<4
+	c.Flags, c.Network = ib.WCGRH, ib.NetworkIPv4
 	return c
 }
 

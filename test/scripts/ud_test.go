@@ -90,7 +90,7 @@ var datagrams = []event{
 		s.postRecv(64)
 		s.deliver(at(0), datagramOnly(0, 8).overIPv6())
 		want := receivedDatagram(1001, 8)
-		want.SL = 1 << 4 // the header of IPv6
+		want.Network = ib.NetworkIPv6
 		s.receives(want)
 		s.holds(buffers, networkHeader6(8))
 		s.holds(buffers+grhSize, theirs(0, 8))

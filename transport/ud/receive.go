@@ -40,8 +40,8 @@ func (e *Engine) Receive(_ clock.Time, p *wire.Packet) bool {
 		return e.State() == ib.StateErr
 	}
 	wc := transport.Completion{
-		Opcode: ib.WCRecv, Flags: ib.WCGRH, ByteLen: ib.GRHSize + uint32(p.Len), SrcQP: deth.SourceQP(), SL: p.SL | networkHeader(p)<<4,
-		Solicited: p.BTH().Solicited(),
+		Opcode: ib.WCRecv, Flags: ib.WCGRH, ByteLen: ib.GRHSize + uint32(p.Len), SrcQP: deth.SourceQP(), SL: p.SL,
+		Network: networkType(p), Solicited: p.BTH().Solicited(),
 	}
 	if h := wire.FindImmDt(p.Header); h != nil {
 		wc.Flags |= ib.WCWithImm
@@ -59,13 +59,12 @@ const (
 	protoUDP = 17
 )
 
-// networkHeader is what stands in the GRH's place, as ConnectX numbers it in its completions: 1 IPv6, 2 IPv4. Programs that
-// were written for its library, such as UCX, look for the address by it.
-func networkHeader(p *wire.Packet) uint8 {
+// networkType tells which header stands in the GRH's place.
+func networkType(p *wire.Packet) ib.NetworkType {
 	if p.Source.Is4() {
-		return 2
+		return ib.NetworkIPv4
 	}
-	return 1
+	return ib.NetworkIPv6
 }
 
 // putGRH writes the 40 bytes in front of a datagram.
