@@ -23,6 +23,7 @@ var requestSizes = map[ctl.Op]int{
 	ctl.OpQueryPKey: binary.Size(ctl.QueryPKey{}), ctl.OpAddArena: binary.Size(ctl.AddArena{}),
 	ctl.OpRemoveArena: handleSize, ctl.OpDeallocPD: handleSize, ctl.OpDeregMR: handleSize, ctl.OpDestroyChannel: handleSize,
 	ctl.OpDestroyCQ: handleSize, ctl.OpQueryQP: handleSize, ctl.OpDestroyQP: handleSize,
+	ctl.OpRegMRParts: binary.Size(ctl.RegMRParts{}),
 	ctl.OpRegMR: binary.Size(ctl.RegMR{}), ctl.OpCreateCQ: binary.Size(ctl.CreateCQ{}), ctl.OpCreateQP: binary.Size(ctl.CreateQP{}),
 	ctl.OpModifyQP: binary.Size(ctl.ModifyQP{}), ctl.OpQueryCounters: binary.Size(ctl.QueryCounters{}),
 	ctl.OpResizeCQ: binary.Size(ctl.ResizeCQ{}), ctl.OpModifyCQ: binary.Size(ctl.ModifyCQ{}),

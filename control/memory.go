@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/softnic/softnicd/abi/ctl"
@@ -15,17 +16,19 @@ import (
 // region is a registered memory region and where it lies.
 type region struct {
 	mr    *nic.MR
-	asked ctl.RegMR  // what it was made of
-	arena *arena     // nil unless it is shared memory
-	own   dma.Region // process or embedded memory, closed with the registration
+	asked ctl.RegMR // what it was made of
+	parts []ctl.MemoryPart
+	// What it holds on to: the arenas that it lies in, and the regions that are closed with it.
+	arenas []*arena
+	own    []dma.Region
 }
 
 func (r *region) close() {
-	if r.own != nil {
-		r.own.Close()
+	for _, own := range slices.Backward(r.own) {
+		own.Close()
 	}
-	if r.arena != nil {
-		r.arena.users--
+	for _, a := range r.arenas {
+		a.users--
 	}
 }
 
@@ -52,12 +55,17 @@ func (s *Session) deallocPD(q *ctl.Handle) (any, error) {
 }
 
 func (s *Session) regMR(q *ctl.RegMR, in *attachments) (any, []ctl.Attachment, error) {
+	return s.register(&region{asked: *q}, in)
+}
+
+// register makes the region that r asks for.
+func (s *Session) register(r *region, in *attachments) (any, []ctl.Attachment, error) {
+	q := &r.asked
 	pd, err := s.domains.get(q.PD)
 	if err != nil {
 		return nil, nil, err
 	}
 	c := nic.MRConfig{Base: q.Base, Length: q.Length, Access: ib.AccessFlags(q.Access)}
-	r := &region{asked: *q}
 	if err := s.locate(r, &c, in); err != nil {
 		return nil, nil, err
 	}
@@ -70,58 +78,65 @@ func (s *Session) regMR(q *ctl.RegMR, in *attachments) (any, []ctl.Attachment, e
 	return &ctl.RegMRReply{Handle: h, LKey: uint32(r.mr.LKey()), RKey: uint32(r.mr.RKey())}, nil, nil
 }
 
-// locate finds the memory that r was asked to be made of.
-func (s *Session) locate(r *region, c *nic.MRConfig, in *attachments) error {
+// locate finds the memory that r was asked to be made of. In case of an error r holds on to nothing.
+func (s *Session) locate(r *region, c *nic.MRConfig, in *attachments) (err error) {
 	switch q := &r.asked; q.Kind {
 	case ctl.MemoryShared:
-		return s.sharedRegion(q, r, c, in)
+		c.Offset = q.Offset
+		c.Region, err = s.sharedRegion(r, q.Arena, q.Offset, q.Length, in)
 	case ctl.MemoryProcess:
-		return s.processRegion(q, r, c, in)
+		c.Region, err = s.processRegion(r, q.Addr, q.Length, c.Access, in)
+	case ctl.MemoryParts:
+		c.Region, err = s.composite(r, c.Access, in)
 	case ctl.MemoryEmbedded:
-		return s.embeddedRegion(q, r, c, in)
+		c.Region, err = s.embeddedRegion(r, in)
 	default:
-		return fmt.Errorf("memory of kind %d: %w", q.Kind, syscall.EINVAL)
+		err = fmt.Errorf("memory of kind %d: %w", q.Kind, syscall.EINVAL)
 	}
+	if err != nil {
+		r.close()
+		r.own, r.arenas = nil, nil
+	}
+	return err
 }
 
-func (s *Session) sharedRegion(q *ctl.RegMR, r *region, c *nic.MRConfig, in *attachments) error {
+// sharedRegion returns the region of an arena in which length bytes at offset are to be used.
+func (s *Session) sharedRegion(r *region, handle uint32, offset, length uint64, in *attachments) (dma.Region, error) {
 	if in.left() > 0 {
-		return fmt.Errorf("shared memory comes by its arena, not by descriptor: %w", syscall.EINVAL)
+		return nil, fmt.Errorf("shared memory comes by its arena, not by descriptor: %w", syscall.EINVAL)
 	}
-	a, err := s.arenas.get(q.Arena)
+	a, err := s.arenas.get(handle)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := a.bounds(q.Offset, q.Length); err != nil {
-		return err
+	if err := a.bounds(offset, length); err != nil {
+		return nil, err
 	}
 	a.users++
-	r.arena = a
-	c.Region, c.Offset = a.region, q.Offset
-	return nil
+	r.arenas = append(r.arenas, a)
+	return a.region, nil
 }
 
 // processRegion registers memory that the application did not take from us. Its owner can make any access stall, by
 // backing it with FUSE or userfaultfd, and a shard must not stall: so this is for the daemon's own user, who could stop
 // the daemon in simpler ways.
-func (s *Session) processRegion(q *ctl.RegMR, r *region, c *nic.MRConfig, in *attachments) error {
+func (s *Session) processRegion(r *region, addr, length uint64, access ib.AccessFlags, in *attachments) (dma.Region, error) {
 	if s.peer.Embedded {
-		return fmt.Errorf("an embedded device takes memory, not addresses: %w", syscall.EINVAL)
+		return nil, fmt.Errorf("an embedded device takes memory, not addresses: %w", syscall.EINVAL)
 	}
 	if s.foreign {
-		return fmt.Errorf("user %d may register only memory of AllocBuffer: memory of its own could stall the device of all (only the daemon's user may): %w",
+		return nil, fmt.Errorf("user %d may register only memory of AllocBuffer: memory of its own could stall the device of all (only the daemon's user may): %w",
 			s.peer.UID, syscall.EPERM)
 	}
 	if err := s.openProcess(in); err != nil {
-		return err
+		return nil, err
 	}
-	write := c.Access&ib.AccessLocalWrite != 0
-	own, err := dma.NewProcess(s.process, q.Addr, q.Length, write)
+	own, err := dma.NewProcess(s.process, addr, length, access&ib.AccessLocalWrite != 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.own, c.Region = own, own
-	return nil
+	r.own = append(r.own, own)
+	return own, nil
 }
 
 // openProcess finds the way into the application's memory: the descriptors of its /proc/self/mem and /proc/self/maps, if
@@ -154,20 +169,20 @@ func (s *Session) openProcess(in *attachments) error {
 	return nil
 }
 
-func (s *Session) embeddedRegion(q *ctl.RegMR, r *region, c *nic.MRConfig, in *attachments) error {
+func (s *Session) embeddedRegion(r *region, in *attachments) (dma.Region, error) {
 	if !s.peer.Embedded {
-		return fmt.Errorf("memory of kind %d is for embedded devices: %w", q.Kind, syscall.EINVAL)
+		return nil, fmt.Errorf("memory of kind %d is for embedded devices: %w", r.asked.Kind, syscall.EINVAL)
 	}
 	if in.left() != 1 {
-		return fmt.Errorf("no memory came with it: %w", syscall.EINVAL)
+		return nil, fmt.Errorf("no memory came with it: %w", syscall.EINVAL)
 	}
 	mem := in.take().Memory
-	if uint64(len(mem)) != q.Length {
-		return fmt.Errorf("the memory has %d bytes, not %d: %w", len(mem), q.Length, syscall.EINVAL)
+	if uint64(len(mem)) != r.asked.Length {
+		return nil, fmt.Errorf("the memory has %d bytes, not %d: %w", len(mem), r.asked.Length, syscall.EINVAL)
 	}
-	r.own = dma.NewEmbedded(mem)
-	c.Region = r.own
-	return nil
+	own := dma.NewEmbedded(mem)
+	r.own = append(r.own, own)
+	return own, nil
 }
 
 func (s *Session) deregMR(q *ctl.Handle) (any, error) {

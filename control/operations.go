@@ -31,6 +31,7 @@ var operations = map[ctl.Op]operation{
 	ctl.OpRegMR:           {"reg mr", 0, 2, true, with((*Session).regMR)},
 	ctl.OpDeregMR:         {"dereg mr", 0, 0, true, plain((*Session).deregMR)},
 	ctl.OpReregMR:         {"rereg mr", 0, 2, true, with((*Session).reregMR)},
+	ctl.OpRegMRParts:      {"reg mr", 0, 2, true, with((*Session).regMRParts)},
 	ctl.OpAllocMW:         {"alloc mw", 0, 0, true, plain((*Session).allocMW)},
 	ctl.OpDeallocMW:       {"dealloc mw", 0, 0, true, plain((*Session).deallocMW)},
 	ctl.OpCreateChannel:   {"create comp channel", 0, 0, true, with((*Session).createChannel)},

@@ -41,6 +41,11 @@ func (s *Session) deallocMW(q *ctl.Handle) (any, error) {
 // reregMR changes a registration. What it was made of is remembered, so that the fields which do not change need not be
 // sent, and so that memory of the application's own is judged again when its rights change: it may be read-only.
 func (s *Session) reregMR(q *ctl.ReregMR, in *attachments) (any, []ctl.Attachment, error) {
+	return s.reregister(q, nil, in)
+}
+
+// reregister changes a registration, whose new memory, if it is to have another, is of these parts.
+func (s *Session) reregister(q *ctl.ReregMR, parts []ctl.MemoryPart, in *attachments) (any, []ctl.Attachment, error) {
 	r, err := s.regions.get(q.Region)
 	if err != nil {
 		return nil, nil, err
@@ -55,20 +60,20 @@ func (s *Session) reregMR(q *ctl.ReregMR, in *attachments) (any, []ctl.Attachmen
 			return nil, nil, err
 		}
 	}
-	next := &region{mr: r.mr, asked: r.asked, arena: r.arena, own: r.own}
+	next := &region{mr: r.mr, asked: r.asked, parts: r.parts, arenas: r.arenas, own: r.own}
 	if flags&ib.ReregTranslation != 0 {
 		access := r.asked.Access
-		next.asked = q.MR
+		next.asked, next.parts = q.MR, parts
 		next.asked.Access = access
 	}
 	if flags&ib.ReregAccess != 0 {
 		next.asked.Access = q.MR.Access
 	}
 	c := nic.MRConfig{Base: next.asked.Base, Length: next.asked.Length, Access: ib.AccessFlags(next.asked.Access)}
-	anew := flags&ib.ReregTranslation != 0 || flags&ib.ReregAccess != 0 && r.asked.Kind == ctl.MemoryProcess
+	anew := flags&ib.ReregTranslation != 0 || flags&ib.ReregAccess != 0 && (r.asked.Kind == ctl.MemoryProcess || r.asked.Kind == ctl.MemoryParts)
 	if anew {
 		flags |= ib.ReregTranslation
-		next.arena, next.own = nil, nil
+		next.arenas, next.own = nil, nil
 		if err := s.locate(next, &c, in); err != nil {
 			return nil, nil, err
 		}

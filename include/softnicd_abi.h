@@ -372,6 +372,7 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
 #define SOFTNIC_CTL_MEMORY_SHARED 0 /* Arena and Offset */
 #define SOFTNIC_CTL_MEMORY_PROCESS 1 /* the application's own address space at Addr; attached, if it wants: its /proc/self/mem */
 #define SOFTNIC_CTL_MEMORY_EMBEDDED 2 /* attached memory, embedded devices only */
+#define SOFTNIC_CTL_MEMORY_PARTS 3 /* several of the first two kinds: RegMRParts */
 
 /*
  * ChannelEventSize is the bytes of a ChannelEvent.
@@ -387,6 +388,17 @@ SOFTNIC_ASSERT(offsetof(struct softnic_cqe, wqe_index) == 52, "softnic_cqe.wqe_i
  * CounterSize is the bytes of a counter's name, zero-padded.
  */
 #define SOFTNIC_CTL_COUNTER_SIZE 40
+
+/*
+ * OpRegMRParts registers memory that lies in several places, or changes a registration to be of such: RegMRParts. RegMRReply
+ * answers it.
+ */
+#define SOFTNIC_CTL_OP_REG_MR_PARTS 35
+
+/*
+ * MaxMemoryParts is the most parts that a region is made of.
+ */
+#define SOFTNIC_CTL_MAX_MEMORY_PARTS 32
 
 /*
  * Operations on shared receive queues.
@@ -1098,6 +1110,36 @@ SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, count) == 0, "s
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, n) == 4, "softnic_ctl_query_counters_reply.n");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, names) == 8, "softnic_ctl_query_counters_reply.names");
 SOFTNIC_ASSERT(offsetof(struct softnic_ctl_query_counters_reply, values) == 2568, "softnic_ctl_query_counters_reply.values");
+
+/* MemoryPart is a run of bytes of a region made of parts. */
+struct softnic_ctl_memory_part {
+	uint32_t kind; /* MemoryShared: at Offset of Arena; MemoryProcess: at the address that follows from the region's */
+	uint32_t arena;
+	uint64_t offset;
+	uint64_t length;
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_memory_part) == 24, "softnic_ctl_memory_part");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_memory_part, kind) == 0, "softnic_ctl_memory_part.kind");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_memory_part, arena) == 4, "softnic_ctl_memory_part.arena");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_memory_part, offset) == 8, "softnic_ctl_memory_part.offset");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_memory_part, length) == 16, "softnic_ctl_memory_part.length");
+
+/* RegMRParts registers memory like RegMR, or changes a registration like ReregMR. */
+struct softnic_ctl_reg_mr_parts {
+	uint32_t region; /* 0: registers; otherwise the handle of the region to be changed */
+	uint32_t flags; /* ib.ReregFlags, if Region is not 0 */
+	struct softnic_ctl_reg_mr mr;
+	uint32_t count;
+	uint32_t unused; /* 0 */
+	struct softnic_ctl_memory_part parts[32];
+};
+SOFTNIC_ASSERT(sizeof(struct softnic_ctl_reg_mr_parts) == 832, "softnic_ctl_reg_mr_parts");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_reg_mr_parts, region) == 0, "softnic_ctl_reg_mr_parts.region");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_reg_mr_parts, flags) == 4, "softnic_ctl_reg_mr_parts.flags");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_reg_mr_parts, mr) == 8, "softnic_ctl_reg_mr_parts.mr");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_reg_mr_parts, count) == 56, "softnic_ctl_reg_mr_parts.count");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_reg_mr_parts, unused) == 60, "softnic_ctl_reg_mr_parts.unused");
+SOFTNIC_ASSERT(offsetof(struct softnic_ctl_reg_mr_parts, parts) == 64, "softnic_ctl_reg_mr_parts.parts");
 
 /* CreateSRQ makes a shared receive queue in a block of abi.SRQLayout(MaxWR, MaxSGE).Size bytes. */
 struct softnic_ctl_create_srq {

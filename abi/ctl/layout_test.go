@@ -25,12 +25,13 @@ var messages = map[string]any{
 	"AttachMcast": AttachMcast{}, "OpenXRCD": OpenXRCD{}, "CreateXSRQ": CreateXSRQ{}, "CreateXSRQReply": CreateXSRQReply{}, "CreateTarget": CreateTarget{},
 	"OpenTarget": OpenTarget{},
 	"ReregMR":    ReregMR{}, "AllocMW": AllocMW{}, "AllocMWReply": AllocMWReply{},
+	"MemoryPart": MemoryPart{}, "RegMRParts": RegMRParts{},
 }
 
 func TestMessagesAreAll(t *testing.T) {
 	fset := token.NewFileSet()
 	found := map[string]bool{"Header": true}
-	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go", "ah.go", "xrc.go", "mcast.go"} {
+	for _, name := range []string{"messages.go", "windows.go", "srq.go", "counters.go", "ah.go", "xrc.go", "mcast.go", "parts.go"} {
 		f, err := parser.ParseFile(fset, name, nil, 0)
 		if err != nil {
 			t.Fatal(err)

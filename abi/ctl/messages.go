@@ -160,6 +160,7 @@ const (
 	MemoryShared   = 0 // Arena and Offset
 	MemoryProcess  = 1 // the application's own address space at Addr; attached, if it wants: its /proc/self/mem
 	MemoryEmbedded = 2 // attached memory, embedded devices only
+	MemoryParts    = 3 // several of the first two kinds: RegMRParts
 )
 
 // RegMR registers memory.
