@@ -222,6 +222,8 @@ func (s *shard) apply(now clock.Time, q *QP, ch *change) {
 	active := s.engineModify(now, q, ch.mask)
 	if ch.attr.State == ib.StateReset && !q.dead {
 		s.forgetWork(q)
+		// What a congested port has not taken is of a life that is over.
+		s.burst.Cancel(q.qpn)
 	}
 	s.after(q, active)
 }

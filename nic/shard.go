@@ -337,14 +337,21 @@ func (s *shard) after(q *QP, active bool) {
 
 // send hands the burst to the port and reports whether it took anything. What it did not take stays first.
 func (s *shard) send(now clock.Time) (took bool) {
-	for s.burst.Len() > 0 {
-		sent, err := s.port.Send(now, s.burst.Frames())
+	for {
+		frames := s.burst.Sendable()
+		if len(frames) == 0 {
+			break
+		}
+		sent, err := s.port.Send(now, frames)
 		if sent > 0 {
 			took = true
 			s.burst.Consume(sent)
 		}
+		if err == nil && sent < len(frames) {
+			break // the port is congested
+		}
 		if err == nil {
-			break // all of it, or the port is congested
+			continue
 		}
 		var fault *FrameFault
 		if !errors.As(err, &fault) {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/softnic/softnicd/ib"
@@ -112,6 +113,35 @@ func TestBurst(t *testing.T) {
 	b.Consume(1)
 	if b.Len() != 0 || b.Full() {
 		t.Fatal("consumed, but not empty")
+	}
+}
+
+func TestCancelledFramesKeepTheirPlaces(t *testing.T) {
+	mem := &Buffer{B: fill(64)}
+	b := NewBurst(6)
+	for i, qpn := range []ib.QPN{7, 1, 7, 7, 2, 7} {
+		f := writeOnly(b, path4, mem, 9)
+		f.QPN, f.Cookie = qpn, uint64(i)
+	}
+	end := b.End()
+	b.Cancel(7)
+	var sent []uint64
+	for {
+		frames := b.Sendable()
+		if len(frames) == 0 {
+			break
+		}
+		for i := range frames {
+			sent = append(sent, frames[i].Cookie)
+		}
+		b.Consume(len(frames))
+	}
+	if !slices.Equal(sent, []uint64{1, 4}) || b.Len() != 0 || b.Taken() != end {
+		t.Errorf("sent %v, %d left, %d of %d have left the burst", sent, b.Len(), b.Taken(), end)
+	}
+	writeOnly(b, path4, mem, 9)
+	if len(b.Sendable()) != 1 {
+		t.Error("a frame made later is not cancelled")
 	}
 }
 

@@ -102,6 +102,8 @@ type Burst struct {
 	n      int
 	taken  uint64 // frames that left, ever
 	pieces []Piece
+	// cancelled says that there may be frames without a path, which nobody sends.
+	cancelled bool
 }
 
 // NewBurst makes room for n frames.
@@ -153,6 +155,33 @@ func (b *Burst) Consume(n int) {
 	b.first += n
 	b.n -= n
 	if b.n == 0 {
-		b.first, b.pieces = 0, b.pieces[:0]
+		b.first, b.pieces, b.cancelled = 0, b.pieces[:0], false
 	}
+}
+
+// Cancel keeps the frames of a queue pair that wait from being sent. They stay in their places, since others have noted
+// theirs by End, and leave in their turn.
+func (b *Burst) Cancel(n ib.QPN) {
+	for i := range b.Frames() {
+		if f := &b.frames[b.first+i]; f.QPN == n {
+			f.Path, b.cancelled = nil, true
+		}
+	}
+}
+
+// Sendable drops the cancelled frames at the head, and returns those behind them up to the next cancelled one.
+func (b *Burst) Sendable() []Frame {
+	if !b.cancelled {
+		return b.Frames()
+	}
+	for b.n > 0 && b.frames[b.first].Path == nil {
+		b.Consume(1)
+	}
+	frames := b.Frames()
+	for i := range frames {
+		if frames[i].Path == nil {
+			return frames[:i]
+		}
+	}
+	return frames
 }

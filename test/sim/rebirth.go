@@ -153,17 +153,12 @@ func (e *endpoint) dropWindows() {
 	a.windows, e.windows = kept, nil
 }
 
-// isOld reports whether a request that leaves is of a former life. The device may have made it before the reset and offer it
-// to a congested port again, but not for long.
+// isOld reports whether a request that leaves is of a former life, which the device must have forgotten.
 func (e *endpoint) isOld(psn ib.PSN) bool {
 	if d := psn.Diff(e.start); e.life == 0 || -1<<19 < d && d < 1<<19 {
 		return false
 	}
-	w := e.app.w
-	if w.plan.Network.Congest == 0 || w.now.After(e.reborn.Add(time.Millisecond)) {
-		w.accuse("%s sent psn %v, of a life that ended at %.3f us", e.name, psn, float64(e.reborn)/1e3)
-	}
-	w.census["packets that left after a reset"]++
+	e.app.w.accuse("%s sent psn %v, of a life that ended at %.3f us", e.name, psn, float64(e.reborn)/1e3)
 	return true
 }
 
