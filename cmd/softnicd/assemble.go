@@ -9,6 +9,7 @@ import (
 	"github.com/softnic/softnicd/control"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/link/capture"
+	"github.com/softnic/softnicd/link/fault"
 	"github.com/softnic/softnicd/link/local"
 	"github.com/softnic/softnicd/link/netdev"
 	"github.com/softnic/softnicd/nic"
@@ -72,6 +73,10 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 	if len(under.Addrs) == 0 {
 		return nil, taken(fmt.Errorf("device %s: interface %s has no address; give it one (ip addr add ... dev %s)", spec.Device, under.Name, under.Name))
 	}
+	plan, err := c.faults()
+	if err != nil {
+		return nil, err
+	}
 	d := &device{spec: spec, index: under.Index}
 	var undo []func() error
 	defer func() {
@@ -89,15 +94,20 @@ func (c *config) open(spec netdev.Spec, file *capture.File, log *slog.Logger) (_
 	isLocal := func(g ib.GID) bool { return d.nic.IsLocal(g) }
 	for i := range ports {
 		ports[i] = local.Mux(local.New(localFrames), ports[i], isLocal)
-		if file == nil {
-			continue
+		if file != nil {
+			name := spec.Device
+			if i > 0 {
+				name = fmt.Sprintf("%s shard %d", name, i)
+			}
+			if ports[i], err = file.Wrap(name, ports[i], isLocal); err != nil {
+				return nil, fmt.Errorf("device %s: capture: %w", spec.Device, err)
+			}
 		}
-		name := spec.Device
-		if i > 0 {
-			name = fmt.Sprintf("%s shard %d", name, i)
-		}
-		if ports[i], err = file.Wrap(name, ports[i], isLocal); err != nil {
-			return nil, fmt.Errorf("device %s: capture: %w", spec.Device, err)
+		if plan != nil {
+			// Above the capture: what a rule drops was never on the network.
+			if ports[i], err = fault.Wrap(ports[i], *plan); err != nil {
+				return nil, fmt.Errorf("device %s: %w", spec.Device, err)
+			}
 		}
 	}
 	if d.page, err = control.NewPage(); err != nil {

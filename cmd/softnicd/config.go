@@ -20,6 +20,7 @@ type config struct {
 	Profile  []string `yaml:"profile"`
 	Socket   string   `yaml:"socket"`
 	Capture  string   `yaml:"capture"`
+	Fault    string   `yaml:"fault"`
 	LogLevel string   `yaml:"log-level"`
 	Port     uint16   `yaml:"port"`
 	Reclaim  reclaim  `yaml:"reclaim"`
@@ -41,6 +42,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.Profile, "profile", nil, "how devices present themselves: "+profileNames()+", or DEVICE=PROFILE for one (repeatable; default softnic)")
 	f.StringVar(&c.Socket, "socket", "", "control socket (default $SOFTNICD_SOCKET, $XDG_RUNTIME_DIR/softnicd.sock or /run/softnicd/softnicd.sock)")
 	f.StringVar(&c.Capture, "capture", "", "write every packet to this pcapng file")
+	f.StringVar(&c.Fault, "fault", "", "file of faults to put upon packets, for tests, as package link/fault explains: {rules: [{action: drop, probability: 0.01}]}")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	f.Uint16Var(&c.Port, "port", 4791, "UDP port of RoCEv2; another one speaks only to devices that were told the same")
 	f.Var(&c.Link, "link", "how packets travel: udp, by ordinary sockets; raw, by packet sockets, as whole Ethernet frames, which needs CAP_NET_RAW (default udp)")
@@ -100,6 +102,9 @@ func (c *config) adopt(f *pflag.FlagSet, file *config) {
 	}
 	if file.Capture != "" && !f.Changed("capture") {
 		c.Capture = file.Capture
+	}
+	if file.Fault != "" && !f.Changed("fault") {
+		c.Fault = file.Fault
 	}
 	if file.LogLevel != "" && !f.Changed("log-level") {
 		c.LogLevel = file.LogLevel

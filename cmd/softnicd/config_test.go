@@ -37,6 +37,7 @@ const wholeFile = `device: [a=lo, b=127.0.0.2]
 profile: [rxe, a=softnic]
 socket: /file.sock
 capture: /file.pcapng
+fault: /file.faults
 log-level: debug
 port: 1001
 reclaim: completion
@@ -64,7 +65,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	check(config{LogLevel: "info", Port: 4791, Shards: 1}, "")
 	check(config{LogLevel: "info", Port: 4791, Shards: 1}, "# nothing\n")
-	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "debug", 1001, reclaimCompletion, 3,
+	file := config{[]string{"a=lo", "b=127.0.0.2"}, []string{"rxe", "a=softnic"}, "/file.sock", "/file.pcapng", "/file.faults", "debug", 1001, reclaimCompletion, 3,
 		7 * time.Millisecond, 500000, 40000, off, off, []string{"0xffff", "0x8001"}, linkRaw}
 	check(file, wholeFile)
 
