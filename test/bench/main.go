@@ -2,10 +2,12 @@
 //
 // A figure alone says little on a machine that others use too, so everything is a ratio. Each path has a yardstick; the
 // two are measured in turns, A B A B, for a second each, and the table has the medians and the ratio of the medians.
-// main.go is the table, yardsticks.go what it is compared with, softnicd.go the runs of softnicd perf.
+// main.go is the table, yardsticks.go what it is compared with, rows.go the paths. rig.go starts daemons and softnicd perf between
+// them, crowd.go and incast.go are applications.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,19 +20,34 @@ import (
 type row struct {
 	name      string
 	unit      string
-	path      func() (float64, error)
-	yardstick string                  // "" for a figure that stands for itself
-	against   func() (float64, error) // may be nil
-	lower     bool                    // less is better
-	floor     float64                 // of the ratio, or of the figure where there is no yardstick
-	aim       float64
+	yardstick string // "" for a figure that stands for itself
+	lower     bool   // less is better
+	floor     float64
+	aim       float64 // both of the ratio, or of the figure where there is no yardstick
+	set       func() (*stage, error)
 }
+
+// stage is what a row needs while it is measured.
+type stage struct {
+	path, against func() (float64, error) // against is nil without a yardstick
+	once          bool                    // one round says it all
+	note          func() string           // more about it, for the last column; may be nil
+	done          func()                  // may be nil
+}
+
+// always is a stage that is nothing more than its measurements.
+func always(path, against func() (float64, error)) func() (*stage, error) {
+	return func() (*stage, error) { return &stage{path: path, against: against}, nil }
+}
+
+// errSkip says that this machine does not have what a row needs.
+var errSkip = errors.New("not measured")
 
 func main() {
 	if len(os.Args) == 3 && runChild(os.Args[1], os.Args[2]) {
 		return
 	}
-	rounds := flag.Int("rounds", 5, "how often each pair is measured")
+	rounds := flag.Int("rounds", 3, "how often each pair is measured")
 	length := flag.Duration("length", 700*time.Millisecond, "of one measurement")
 	binary := flag.String("softnicd", "", "the softnicd to measure (default: built from this tree)")
 	only := flag.String("only", "", "measure the paths whose name or yardstick contains this")
@@ -48,43 +65,79 @@ func bench(rounds int, length time.Duration, binary, only string) error {
 	}
 	defer s.close()
 	fmt.Printf("| path | median | yardstick | median | ratio | floor | aim | |\n|---|---|---|---|---|---|---|---|\n")
-	var lines []float64
 	for _, r := range s.rows() {
 		if !strings.Contains(r.name+" "+r.yardstick, only) {
 			continue
 		}
-		var a, b []float64
-		for range rounds {
-			lines = append(lines, cacheLine(20*time.Millisecond))
-			if r.against != nil {
-				v, err := r.against()
-				if err != nil {
-					return fmt.Errorf("%s: %w", r.yardstick, err)
-				}
-				b = append(b, v)
-			}
-			v, err := r.path()
-			if err != nil {
-				return fmt.Errorf("%s: %w", r.name, err)
-			}
-			a = append(a, v)
+		if err := s.measure(&r, rounds); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
 		}
-		fmt.Println(r.line(median(a), median(b)))
 	}
-	if len(lines) == 0 {
+	if len(s.lines) == 0 {
 		return fmt.Errorf("no path is called %q", only)
 	}
-	slices.Sort(lines)
-	fmt.Printf("\ncache-line round trip between two threads: median %.0f ns, from %.0f to %.0f ns\n", median(lines), lines[0], lines[len(lines)-1])
+	slices.Sort(s.lines)
+	fmt.Printf("\ncache-line round trip between two threads: median %.0f ns, from %.0f to %.0f ns\n", median(s.lines), s.lines[0], s.lines[len(s.lines)-1])
 	return nil
+}
+
+// measure measures a row and prints its line.
+func (s *suite) measure(r *row, rounds int) error {
+	began := time.Now()
+	fmt.Fprintf(os.Stderr, "%s ... ", r.name)
+	st, err := r.set()
+	if errors.Is(err, errSkip) {
+		fmt.Fprintln(os.Stderr, err)
+		fmt.Printf("| %s | - | %s | - | | %g | %g | %v |\n", r.name, r.yardstick, r.floor, r.aim, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if st.done != nil {
+		defer st.done()
+	}
+	if st.once {
+		rounds = 1
+	}
+	var a, b []float64
+	for range rounds {
+		s.lines = append(s.lines, cacheLine(20*time.Millisecond))
+		if st.against != nil {
+			v, err := st.against()
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.yardstick, err)
+			}
+			b = append(b, v)
+		}
+		v, err := st.path()
+		if err != nil {
+			return err
+		}
+		a = append(a, v)
+	}
+	fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(began).Seconds())
+	line := r.line(median(a), median(b))
+	if st.note != nil {
+		line = strings.TrimSuffix(line, " |") + "; " + st.note() + " |"
+	}
+	fmt.Println(line)
+	return nil
+}
+
+// ratio is what the floor and the aim are about.
+func (r *row) ratio(path, yardstick float64) float64 {
+	if r.yardstick == "" {
+		return path
+	}
+	return path / yardstick
 }
 
 // line is a line of the table.
 func (r *row) line(path, yardstick float64) string {
-	ratio, other, shown := path, "", ""
-	if r.against != nil {
-		ratio, other = path/yardstick, fmt.Sprintf("%.2f %s", yardstick, r.unit)
-		shown = fmt.Sprintf("%.2f", ratio)
+	ratio, other, shown := r.ratio(path, yardstick), "", ""
+	if r.yardstick != "" {
+		other, shown = fmt.Sprintf("%.3g %s", yardstick, r.unit), fmt.Sprintf("%.2f", ratio)
 	}
 	verdict := "below the floor"
 	switch {
@@ -93,7 +146,7 @@ func (r *row) line(path, yardstick float64) string {
 	case r.reaches(ratio, r.floor):
 		verdict = "above the floor"
 	}
-	return fmt.Sprintf("| %s | %.2f %s | %s | %s | %s | %g | %g | %s |", r.name, path, r.unit, r.yardstick, other, shown, r.floor, r.aim, verdict)
+	return fmt.Sprintf("| %s | %.3g %s | %s | %s | %s | %g | %g | %s |", r.name, path, r.unit, r.yardstick, other, shown, r.floor, r.aim, verdict)
 }
 
 func (r *row) reaches(v, limit float64) bool {

@@ -19,17 +19,17 @@ func TestMedian(t *testing.T) {
 
 // A line names the verdict that its ratio deserves, whichever direction is the better one.
 func TestLine(t *testing.T) {
-	with := func() (float64, error) { return 0, nil }
+	const with = "something"
 	for _, c := range []struct {
 		r               row
 		path, yardstick float64
 		want            string
 	}{
-		{row{floor: 1, aim: 1.3, against: with}, 13, 10, "1.30 | 1 | 1.3 | reaches the aim"},
-		{row{floor: 1, aim: 1.3, against: with}, 12, 10, "1.20 | 1 | 1.3 | above the floor"},
-		{row{floor: 1, aim: 1.3, against: with}, 9, 10, "0.90 | 1 | 1.3 | below the floor"},
-		{row{floor: 3.5, aim: 2.5, against: with, lower: true}, 20, 10, "2.00 | 3.5 | 2.5 | reaches the aim"},
-		{row{floor: 3.5, aim: 2.5, against: with, lower: true}, 40, 10, "4.00 | 3.5 | 2.5 | below the floor"},
+		{row{floor: 1, aim: 1.3, yardstick: with}, 13, 10, "1.30 | 1 | 1.3 | reaches the aim"},
+		{row{floor: 1, aim: 1.3, yardstick: with}, 12, 10, "1.20 | 1 | 1.3 | above the floor"},
+		{row{floor: 1, aim: 1.3, yardstick: with}, 9, 10, "0.90 | 1 | 1.3 | below the floor"},
+		{row{floor: 3.5, aim: 2.5, yardstick: with, lower: true}, 20, 10, "2.00 | 3.5 | 2.5 | reaches the aim"},
+		{row{floor: 3.5, aim: 2.5, yardstick: with, lower: true}, 40, 10, "4.00 | 3.5 | 2.5 | below the floor"},
 		{row{floor: 3, aim: 5}, 4, 0, "|  | 3 | 5 | above the floor"},
 	} {
 		if got := c.r.line(c.path, c.yardstick); !strings.Contains(got, c.want) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -81,6 +80,10 @@ func runChild(role, what string) bool {
 		echo(3)
 	case "sink":
 		sink(3)
+	case "crowd":
+		crowdMain()
+	case "incast":
+		incastMain()
 	default:
 		return false
 	}
@@ -238,18 +241,13 @@ func sink(fd int) {
 	fmt.Println(float64(total) * 8 / max(last.Sub(began).Seconds(), 1e-9) / 1e9)
 }
 
-// iperf returns the Gbit/s of iperf3 with one TCP stream over loopback.
-func iperf(length time.Duration) (float64, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-	l.Close()
+// iperf returns the Gbit/s of iperf3 with one TCP stream from one host to another.
+func iperf(length time.Duration, from, to host) (float64, error) {
+	const port = "15201"
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second+length)
 	defer cancel()
-	server := exec.CommandContext(ctx, "iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port)
-	if err := server.Start(); err != nil {
+	server := exec.CommandContext(ctx, "iperf3", "-s", "-1", "-B", to.address, "-p", port)
+	if err := to.start(server); err != nil {
 		return 0, fmt.Errorf("%w (apt-get install iperf3)", err)
 	}
 	defer server.Wait()
@@ -257,7 +255,14 @@ func iperf(length time.Duration) (float64, error) {
 	time.Sleep(100 * time.Millisecond)
 	// iperf3 counts whole seconds.
 	seconds := fmt.Sprint(max(int(length.Round(time.Second).Seconds()), 1))
-	text, err := exec.CommandContext(ctx, "iperf3", "-c", "127.0.0.1", "-p", port, "-t", seconds, "-J").Output()
+	client := exec.CommandContext(ctx, "iperf3", "-c", to.address, "-p", port, "-t", seconds, "-J")
+	var out limited
+	client.Stdout = &out
+	err := from.start(client)
+	if err == nil {
+		err = client.Wait()
+	}
+	text := out.b
 	if err != nil {
 		return 0, fmt.Errorf("iperf3: %w: %s", err, text)
 	}
