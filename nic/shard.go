@@ -2,7 +2,6 @@ package nic
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/softnic/softnicd/abi"
@@ -48,7 +47,9 @@ type shard struct {
 	timers   timers
 	tenants  map[uint64]*tenant
 	groups   map[ib.GID]*group // the device's
-	parts    []*part           // of contexts
+	parts    []*part           // of contexts; see bells.go for their order
+	asked    clock.Time        // when all of them were asked for rings
+	near     int               // where among the first the next goes that rings
 	overruns []*CQ             // that died since the last look
 	held     []*CQ             // that hold an event back
 
@@ -101,7 +102,7 @@ func (s *shard) round(now clock.Time) (busy bool) {
 	gap := now.Sub(s.now)
 	s.now = now
 	busy = s.commands(now)
-	busy = s.doorbells() || busy
+	busy = s.doorbells(false) || busy
 	limit := recvPackets
 	if gap > stall {
 		limit = drainPackets
@@ -110,6 +111,9 @@ func (s *shard) round(now clock.Time) (busy bool) {
 	busy = s.receive(now, limit) > 0 || busy
 	busy = s.expire(now) || busy
 	busy = s.transmit(now) || busy
+	if !busy && len(s.parts) > nearBells {
+		busy = s.doorbells(true)
+	}
 	return busy
 }
 
@@ -130,44 +134,6 @@ func (s *shard) next() clock.Time {
 
 // congestionPause is how long a port that took nothing is left alone by a shard that has nothing else to do.
 const congestionPause = 100 * time.Microsecond
-
-// doorbells schedules the queue pairs that were rung. A bit is a hint: what was posted stands in the rings.
-func (s *shard) doorbells() (busy bool) {
-	for i := 0; i < len(s.parts); i++ {
-		p := s.parts[i]
-		if p.bell == nil || p.ctx.dead.Load() || !s.pending(p) {
-			continue
-		}
-		busy = true
-		for _, slot := range s.rung(p) {
-			if q := p.at(slot); q != nil {
-				s.sched.add(&q.flow)
-			}
-		}
-	}
-	return busy
-}
-
-// pending and rung touch the doorbell page; a context whose page is gone is finished.
-func (s *shard) pending(p *part) bool {
-	defer s.containContext(p.ctx)
-	return p.bell.Pending()
-}
-
-func (s *shard) rung(p *part) []uint32 {
-	defer s.containContext(p.ctx)
-	return p.bell.Take(s.slots[:0])
-}
-
-func (s *shard) containContext(c *Context) {
-	if r := recover(); r != nil {
-		addr, ok := faultAddress(r)
-		if !ok {
-			panic(r)
-		}
-		s.kill(c, fmt.Sprintf("its doorbell page is gone at %#x", addr))
-	}
-}
 
 // receive takes packets from the port until it has none or limit is reached, and returns how many there were. It stops
 // where another shard has no room for what there may be.
