@@ -24,7 +24,7 @@ var requestSizes = map[ctl.Op]int{
 	ctl.OpRemoveArena: handleSize, ctl.OpDeallocPD: handleSize, ctl.OpDeregMR: handleSize, ctl.OpDestroyChannel: handleSize,
 	ctl.OpDestroyCQ: handleSize, ctl.OpQueryQP: handleSize, ctl.OpDestroyQP: handleSize,
 	ctl.OpRegMRParts: binary.Size(ctl.RegMRParts{}),
-	ctl.OpRegMR: binary.Size(ctl.RegMR{}), ctl.OpCreateCQ: binary.Size(ctl.CreateCQ{}), ctl.OpCreateQP: binary.Size(ctl.CreateQP{}),
+	ctl.OpRegMR:      binary.Size(ctl.RegMR{}), ctl.OpCreateCQ: binary.Size(ctl.CreateCQ{}), ctl.OpCreateQP: binary.Size(ctl.CreateQP{}),
 	ctl.OpModifyQP: binary.Size(ctl.ModifyQP{}), ctl.OpQueryCounters: binary.Size(ctl.QueryCounters{}),
 	ctl.OpResizeCQ: binary.Size(ctl.ResizeCQ{}), ctl.OpModifyCQ: binary.Size(ctl.ModifyCQ{}),
 	ctl.OpReregMR: binary.Size(ctl.ReregMR{}), ctl.OpAllocMW: binary.Size(ctl.AllocMW{}), ctl.OpDeallocMW: handleSize,

@@ -197,17 +197,6 @@ func (p *pair) good(n int) {
 	}
 }
 
-// counter returns a counter of the device.
-func (p *pair) counter(name string) uint64 {
-	for _, c := range p.dev.Counters() {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	p.t.Fatalf("no counter %s", name)
-	return 0
-}
-
 // samples are durations whose median is wanted: of a machine that others use, the mean says little.
 type samples struct {
 	n  int
