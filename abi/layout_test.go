@@ -109,7 +109,7 @@ func TestEntryTables(t *testing.T) {
 	check(t, "completion", cq[CQHeaderSize+63*CQESize:], all[3], map[string]uint64{
 		"wr_id": 0x0102030405060708, "byte_len": 0x11121314, "imm": 0x21222324, "qp_num": 0x31323334, "src_qp": 0x41424344,
 		"status": 0x51, "opcode": 0x52, "wc_flags": 0x5354, "vendor_err": 0x61626364, "timestamp": 0x7172737475767778,
-		"pkey_index": 0x8182, "slid": 0x8384, "sl": 0x85, "dlid_path_bits": 0x86, "queue": 0x87, "qp_slot": 0x91929394,
+		"pkey_index": 0x8182, "slid": 0x8384, "sl": 0x85, "dlid_path_bits": 0x86, "queue": 0x87, "network_type": 0x88, "qp_slot": 0x91929394,
 		"wqe_index": 0xa1a2a3a4, "sequence": 0xfffffff1,
 	})
 }
