@@ -25,7 +25,11 @@ func newDatagramSide(ctx *verbs.Context, qkey ib.QKey) *side {
 // Questions and answers over real sockets, of both families and on one device: the answer goes where the header in front of
 // the question says, and that header says what was asked for.
 func TestDatagramsOverSockets(t *testing.T) {
-	const qkey = 0x1234567
+	const (
+		qkey = 0x1234567
+		dscp = 0x20 // in the traffic class, which the device adds ECT(0) to
+		ect0 = 2
+	)
 	for name, addrs := range map[string][2]string{
 		"IPv4": {"127.0.0.1", "127.0.0.2"}, "IPv6": {"::1", "127.0.0.1"}, "one device": {"127.0.0.1", "127.0.0.2"},
 	} {
@@ -49,7 +53,7 @@ func TestDatagramsOverSockets(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			to := must(a.pd.CreateAH(verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: ib.GlobalRoute{
-				DGID: b.endpoint().GID, TrafficClass: 0x20, HopLimit: 5,
+				DGID: b.endpoint().GID, TrafficClass: dscp, HopLimit: 5,
 			}}))
 			for i := range 200 {
 				n := i * 5
@@ -66,7 +70,7 @@ func TestDatagramsOverSockets(t *testing.T) {
 					t.Fatalf("%q arrived, %q was asked", got, question)
 				}
 				attr := must(b.ctx.InitAHFromWC(1, &wc, b.mem[4096:]))
-				if attr.GRH.DGID != a.endpoint().GID || attr.GRH.TrafficClass != 0x20 || name != "one device" && attr.GRH.HopLimit != 5 {
+				if attr.GRH.DGID != a.endpoint().GID || attr.GRH.TrafficClass != dscp|ect0 || name != "one device" && attr.GRH.HopLimit != 5 {
 					t.Fatalf("the header says %+v", attr)
 				}
 				back := must(b.pd.CreateAH(attr))

@@ -178,7 +178,7 @@ type lesson struct {
 // watcher waits in all ways for something that never comes, and tells when it learns that the daemon is gone.
 func watcher(socket string) {
 	ctx := must(verbs.Open("", verbs.WithSocket(socket)))
-	blocked, polling := newSide(ctx, 4096), newSide(ctx, 4096)
+	blocked, polling, waiting := newSide(ctx, 4096), newSide(ctx, 4096), newSide(ctx, 4096)
 	learnt := func(how string, err error) {
 		say(how, lesson{isFatal(err), time.Now(), err.Error()})
 	}
@@ -187,8 +187,7 @@ func watcher(socket string) {
 		learnt("event", err)
 	}()
 	go func() {
-		s := newSide(ctx, 4096)
-		_, err := s.next(context.Background())
+		_, err := waiting.next(context.Background())
 		learnt("wait", err)
 	}()
 	go func() {
