@@ -36,12 +36,11 @@ const cacheLine = 64
 type parcel struct {
 	packet wire.Packet
 	head   [wire.MaxHeader]byte
-	pieces [parcelPieces]wire.Piece
+	pieces [wire.MaxPieces]wire.Piece // a run has to stay where it is: taken apart it might find no room
 	body   []byte
 }
 
 const (
-	parcelPieces = 4
 	// parcelBody is the longest payload that can be copied: that of a packet of the largest path MTU.
 	parcelBody = 4096
 	// laneParcels is how long lanes are together that lead to one shard. A lane holds the packets of one Recv at least.
@@ -98,7 +97,7 @@ func (l *lane) add(p *wire.Packet) bool {
 // whose requests do not end before their payload has arrived; and whoever unmaps it waits until the lanes hold no older
 // packet (Device.Grace). Buffers are reused by their owners.
 func stays(p *wire.Packet) bool {
-	if s := p.Opcode.Service(); !p.Local || s == wire.ServiceUC || s == wire.ServiceUD || len(p.Payload) > parcelPieces {
+	if s := p.Opcode.Service(); !p.Local || s == wire.ServiceUC || s == wire.ServiceUD || len(p.Payload) > wire.MaxPieces {
 		return false
 	}
 	for i := range p.Payload {

@@ -43,7 +43,7 @@ func TestLaneCopiesWhatMayChange(t *testing.T) {
 		{"a datagram", handed(wire.UDSendOnly, true, piece(app, 100)), true},
 		{"inline data", handed(wire.RCSendOnly, true, piece(app, 8), piece(buffer, 100)), true},
 		{"what came by the network", handed(wire.RCSendOnly, false, piece(buffer, 4096)), true},
-		{"many pieces", handed(wire.RCSendOnly, true, slices.Repeat([]wire.Piece{piece(app, 10)}, parcelPieces+1)...), true},
+		{"many pieces", handed(wire.RCSendOnly, true, slices.Repeat([]wire.Piece{piece(app, 10)}, wire.MaxPieces+1)...), true},
 		{"nothing", handed(wire.RCAcknowledge, true), false},
 	} {
 		l := newLane(4)
