@@ -90,7 +90,13 @@ func live(ctx context.Context, in, out *os.File, interval time.Duration, look fu
 	ctx, cancel := context.WithCancel(ctx)
 	reports, failed := make(chan *statusReport), make(chan error, 1)
 	done := make(chan struct{})
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(interval): // a daemon that does not answer keeps nobody here
+		}
+	}()
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
