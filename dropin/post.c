@@ -62,9 +62,10 @@ static inline int fill(const struct sn_qp *q, const struct ibv_send_wr *wr, stru
 		return EINVAL;
 	}
 	if (q->ex.qp_base.qp_type == IBV_QPT_UD) {
-		if (SN_UNLIKELY(!wr->wr.ud.ah || wr->wr.ud.ah->context != q->ex.qp_base.context))
-			return EINVAL;
+		/* Other operations have something else in the place of the address: the device refuses them. */
 		if (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM) {
+			if (SN_UNLIKELY(!wr->wr.ud.ah || wr->wr.ud.ah->context != q->ex.qp_base.context))
+				return EINVAL;
 			w->operand = (uint64_t)wr->wr.ud.remote_qpn << 32 | wr->wr.ud.ah->handle;
 			w->compare = wr->wr.ud.remote_qkey;
 		}
@@ -139,6 +140,11 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 		*bad_wr = wr;
 		return EINVAL;
 	}
+	/* In the child of a fork the lock may be held by a thread that is not there. */
+	if (sn_forked(sn_context_of(qp->context))) {
+		*bad_wr = wr;
+		return EIO;
+	}
 	sn_lock(&q->sq.lock);
 	before = q->sq.posted;
 	err = sn_send_ready(q);
@@ -169,6 +175,10 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 	uint32_t before;
 	int err;
 
+	if (sn_forked(c)) {
+		*bad_wr = wr;
+		return EIO;
+	}
 	sn_lock(&q->rq.lock);
 	before = q->rq.posted;
 	err = recv_ready(q);
