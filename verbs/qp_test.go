@@ -34,18 +34,31 @@ func (s *side) nothing() {
 	}
 }
 
+// awaitRefusal returns when the peer had no receive for what was sent.
+func (s *side) awaitRefusal() {
+	s.t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, c := range must(s.qp.Counters()) {
+			if c.Name == "rnr_nak_retry_err" && c.Value > 0 {
+				return
+			}
+		}
+	}
+	s.t.Fatal("nothing is refused")
+}
+
 // In SQD what was started ends, what was not waits; only a drained queue's attributes change; RTS goes on.
 func TestSQD(t *testing.T) {
 	a, b := newPair(t)
 	a.ctx.AsyncEvent(expired())
 	check(t, a.qp.PostSend(a.send(1, 64), a.send(2, 64))) // started: b has no receive, they wait by its RNR timer
-	time.Sleep(time.Millisecond)
+	a.awaitRefusal()
 	check(t, a.qp.Modify(&verbs.QPAttr{State: ib.StateSQD, EnSQDAsyncNotify: true}, ib.QPAttrState|ib.QPAttrEnSQDAsyncNotify))
 	check(t, a.qp.PostSend(a.send(3, 64)))
 	if q := a.query(); q.State != ib.StateSQD || !q.SQDraining {
 		t.Errorf("state %s, draining %v", q.State, q.SQDraining)
 	}
-	drained := verbs.QPAttr{Timeout: 9, RetryCnt: 3, RNRRetry: 4, MaxRDAtomic: 5, MaxDestRDAtomic: 6, MinRNRTimer: 7, AccessFlags: ib.AccessRemoteRead}
+	drained := verbs.QPAttr{Timeout: 19, RetryCnt: 3, RNRRetry: 4, MaxRDAtomic: 5, MaxDestRDAtomic: 6, MinRNRTimer: 7, AccessFlags: ib.AccessRemoteRead}
 	mask := ib.QPAttrTimeout | ib.QPAttrRetryCnt | ib.QPAttrRNRRetry | ib.QPAttrMaxRDAtomic | ib.QPAttrMaxDestRDAtomic |
 		ib.QPAttrMinRNRTimer | ib.QPAttrAccessFlags
 	wantErrno(t, a.qp.Modify(&drained, mask), syscall.EINVAL)
@@ -57,12 +70,12 @@ func TestSQD(t *testing.T) {
 		t.Errorf("event %+v", e)
 	}
 	a.nothing()
-	if q := a.query(); q.State != ib.StateSQD || q.SQDraining || q.Timeout == 9 {
+	if q := a.query(); q.State != ib.StateSQD || q.SQDraining || q.Timeout == 19 {
 		t.Errorf("after draining: %+v", q)
 	}
 	check(t, a.qp.Modify(&drained, mask))
 	q := a.query()
-	if q.Timeout != 9 || q.RetryCnt != 3 || q.RNRRetry != 4 || q.MaxRDAtomic != 5 || q.MaxDestRDAtomic != 6 || q.MinRNRTimer != 7 ||
+	if q.Timeout != 19 || q.RetryCnt != 3 || q.RNRRetry != 4 || q.MaxRDAtomic != 5 || q.MaxDestRDAtomic != 6 || q.MinRNRTimer != 7 ||
 		q.AccessFlags != ib.AccessRemoteRead {
 		t.Errorf("set %+v, got %+v", drained, q)
 	}
@@ -289,7 +302,7 @@ func TestCountersOfQueuePairs(t *testing.T) {
 		return m
 	}
 	check(t, a.qp.PostSend(a.send(1, 64)))
-	time.Sleep(3 * time.Millisecond)
+	a.awaitRefusal()
 	check(t, b.qp.PostRecv(b.recv(2, 0, 64)))
 	a.expect(1, ib.WCSuccess)
 	own, peer := count(a.qp.Counters()), count(b.qp.Counters())

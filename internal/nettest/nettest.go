@@ -10,11 +10,15 @@ package nettest
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -131,7 +135,8 @@ func Cable(mtu int) (ends [2]End, err error) {
 	return ends, nil
 }
 
-// AddAddress gives an end an address with its prefix. Nobody is asked whether somebody else has it.
+// AddAddress gives an end an address with its prefix, and returns when it can be found there. Nobody is asked whether
+// somebody else has it.
 func (e *End) AddAddress(cidr string) error {
 	return Inside(e.Namespace, func() error {
 		a, err := netlink.ParseAddr(cidr)
@@ -145,6 +150,32 @@ func (e *End) AddAddress(cidr string) error {
 		if err != nil {
 			return err
 		}
-		return netlink.AddrAdd(link, a)
+		if err := netlink.AddrAdd(link, a); err != nil || a.IP.To4() != nil {
+			return err
+		}
+		return awaitSolicited(e.Index, a.IP)
 	})
+}
+
+// awaitSolicited returns when the interface hears solicitations for an address. Linux joins the group that they go to
+// (RFC 4291, 2.7.1) in a work queue, after the address is there to be bound, on a busy machine long after; who asks before
+// that asks again a second later, and meanwhile queue pairs have used up their retries.
+func awaitSolicited(index int, addr net.IP) error {
+	tail := addr.To16()[13:]
+	group := fmt.Sprintf("ff0200000000000000000001ff%x", []byte(tail))
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		groups, err := os.ReadFile("/proc/thread-self/net/igmp6")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(groups)) { // "2    end0            ff0200000000000000000001ff000002     1 00000004 0"
+			f := strings.Fields(line)
+			if len(f) > 2 && f[0] == strconv.Itoa(index) && f[2] == group {
+				return nil
+			}
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("address %s: interface %d does not join %s", addr, index, group)
+		}
+	}
 }
