@@ -29,6 +29,9 @@ type sleeper struct {
 	epoll  int
 	wakeFD int
 	asleep atomic.Bool
+	// atRest says that the shard is in the middle of its sleep: it touches nothing, and neither its burst nor the local
+	// ring holds anything.
+	atRest atomic.Bool
 	stop   bool // the shard's own: leave the loop
 	done   chan struct{}
 }
@@ -198,7 +201,10 @@ func (s *shard) sleep() bool {
 			return false
 		}
 	}
+	// The round found the local ring and the lanes empty, or it would have been busy.
+	s.wait.atRest.Store(s.burst.Len() == 0)
 	s.wait.block(timeout)
+	s.wait.atRest.Store(false)
 	return true
 }
 

@@ -113,9 +113,21 @@ func TestIdleDeviceSleeps(t *testing.T) {
 		var c app
 		c.open(t, a.dev, ContextConfig{Tenant: uint64(i)}, a.addr)
 	}
+	switches := a.switches(t)
+	time.Sleep(20 * time.Millisecond)
+	asleep(t, a)
+	before := switches()
+	time.Sleep(200 * time.Millisecond)
+	if after := switches(); after != before {
+		t.Errorf("the shard's thread ran %d times while the device was idle", after-before)
+	}
+}
+
+// switches returns what says how often the thread of the shard has gone to sleep.
+func (l *live) switches(t *testing.T) func() int64 {
 	var tid int
-	a.dev.shards[0].do(func(clock.Time) { tid = unix.Gettid() })
-	switches := func() (n int64) {
+	l.dev.shards[0].do(func(clock.Time) { tid = unix.Gettid() })
+	return func() (n int64) {
 		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/status")
 		if err != nil {
 			t.Skip(err)
@@ -127,12 +139,60 @@ func TestIdleDeviceSleeps(t *testing.T) {
 		}
 		return n
 	}
-	time.Sleep(20 * time.Millisecond)
-	asleep(t, a)
+}
+
+// Registrations let a shard at rest sleep, and those that it uses end before their memory is somebody else's: the race
+// detector tells if not.
+func TestGraceAtRest(t *testing.T) {
+	a, b := newLivePair(t)
+	switches := a.switches(t)
+	mem := make([]byte, 64)
+	register := func() *MR {
+		mr, err := a.ctx.RegMR(a.pd, MRConfig{Region: dma.NewEmbedded(mem), Length: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mr
+	}
+	deregister := func(mr *MR) {
+		if err := a.ctx.DeregMR(mr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(5 * time.Second); !a.dev.shards[0].rests(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the shard does not rest")
+		}
+	}
+	time.Sleep(time.Millisecond)
 	before := switches()
-	time.Sleep(200 * time.Millisecond)
+	for range 100 {
+		deregister(register())
+	}
 	if after := switches(); after != before {
-		t.Errorf("the shard's thread ran %d times while the device was idle", after-before)
+		t.Errorf("100 registrations woke the shard %d times", after-before)
+	}
+
+	for i := range 200 {
+		x, y := a.newQP(t, nil), b.newQP(t, nil)
+		x.connect(t, y)
+		y.connect(t, x)
+		y.postRecv(uint64(i), y.sge(0, 64))
+		mr := register()
+		x.postSend(sendWQE(uint64(i)), ib.SGE{Length: 64, LKey: mr.LKey()})
+		a.ring()
+		for range i % 50 {
+			runtime.Gosched() // the shard is asleep, about to wake, at it, done or about to sleep
+		}
+		deregister(mr)
+		mem[i%64]++
+		for _, q := range []*endpoint{x, y} {
+			if err := q.app.ctx.DestroyQP(q.qp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.poll(t)
+		b.poll(t)
 	}
 }
 

@@ -31,13 +31,16 @@ func (d *Device) makeShards(random func() uint64) (err error) {
 func (d *Device) Shards() int { return len(d.shards) }
 
 // everywhere runs f on every shard, at the same time, and returns when it has run on all.
-func (d *Device) everywhere(f func(s *shard, now clock.Time)) {
-	if len(d.shards) == 1 {
-		d.shards[0].do(func(now clock.Time) { f(d.shards[0], now) })
+func (d *Device) everywhere(f func(s *shard, now clock.Time)) { each(d.shards, f) }
+
+// each is everywhere for some shards.
+func each(shards []*shard, f func(s *shard, now clock.Time)) {
+	if len(shards) == 1 {
+		shards[0].do(func(now clock.Time) { f(shards[0], now) })
 		return
 	}
-	begun := make([]*command, len(d.shards))
-	for i, s := range d.shards {
+	begun := make([]*command, len(shards))
+	for i, s := range shards {
 		begun[i] = s.begin(func(now clock.Time) { f(s, now) })
 	}
 	for _, c := range begun {
@@ -50,12 +53,42 @@ func (d *Device) everywhere(f func(s *shard, now clock.Time)) {
 // Grace returns when no shard can touch memory any more that was unpublished before the call: all passed a point at which
 // their bursts, the local rings and what they handed to each other held nothing older. What a congested port refuses
 // meanwhile is lost.
+//
+// A shard that is at rest is at such a point, and is not woken: it holds nothing, and looks at no key before it has said that
+// it is at rest no longer. That comes after we have seen it at rest, and so after the keys went, for these words have one order
+// for everybody. As many registrations would wake it as there are, and most devices of those who register rest.
 func (d *Device) Grace() {
-	d.everywhere((*shard).quiesce)
+	d.passed((*shard).rests, (*shard).quiesce)
 	if len(d.shards) > 1 {
 		// Whatever is older has left its shard by now.
-		d.everywhere((*shard).empty)
+		d.passed((*shard).dealtWith, (*shard).empty)
 	}
+}
+
+// passed runs f on all shards of which is cannot be said already that they are past it.
+func (d *Device) passed(already func(*shard) bool, f func(s *shard, now clock.Time)) {
+	var waits []*shard
+	for _, s := range d.shards {
+		if !already(s) {
+			waits = append(waits, s)
+		}
+	}
+	each(waits, f)
+}
+
+// rests reports whether the shard is at rest. Everybody may ask.
+func (s *shard) rests() bool { return s.wait.atRest.Load() }
+
+// dealtWith reports whether all that was handed to the shard before the call has been dealt with. Everybody may ask.
+func (s *shard) dealtWith() bool {
+	for _, l := range s.roads.from {
+		if l != nil {
+			if put := l.put.Load(); int32(l.taken.Load()-put) < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // WithPort runs f while no shard uses the device's ports: to change the addresses they are bound to, say.
