@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop clib sim-long cq-cycles mutants mutants-page bench fuzz header links clean
+.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop interop-rxe clib sim-long cq-cycles mutants mutants-page bench plots fuzz header links clean
 
 all: build
 
@@ -59,6 +59,11 @@ sim:
 interop:
 	$(GO) test ./test/interop -count=1 -timeout 60m -interop.all
 
+# Linux rxe in a virtual machine, by the harness at ../shared/interop or in $$SOFTNIC_INTEROP: every operation, program and trouble,
+# either side asking. Half an hour under emulation; `unit` has some of each kind.
+interop-rxe:
+	$(GO) test ./test/interop/rxe/... -count=1 -timeout 90m -v -rxe.all
+
 # The C programs of dropin/test as they are, sanitized and under valgrind, with 100,000 registrations; and pyverbs' tests.
 clib:
 	$(GO) test ./test/clib -count=1 -timeout 20m -v -clib.full
@@ -93,6 +98,11 @@ links:
 # What softnicd does beside what the machine does without it; docs/performance.md explains the table.
 bench:
 	$(GO) run ./test/bench
+
+# Throughput and latency against message size, queue pairs, loss and shards: docs/scale-*.svg, and the numbers in docs/scale.json.
+plots:
+	$(GO) run ./test/bench -scale docs/scale.json
+	cd test/plots && $(GO) run . -in ../../docs/scale.json -out ../../docs
 
 # The Go benchmarks beside the hot code, for benchstat.
 microbench:

@@ -51,7 +51,15 @@ func main() {
 	length := flag.Duration("length", 700*time.Millisecond, "of one measurement")
 	binary := flag.String("softnicd", "", "the softnicd to measure (default: built from this tree)")
 	only := flag.String("only", "", "measure the paths whose name or yardstick contains this")
+	curves := flag.String("scale", "", "measure the curves of make plots instead, into this file")
 	flag.Parse()
+	if *curves != "" {
+		if err := scale(*length, *binary, *curves, *only); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := bench(*rounds, *length, *binary, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

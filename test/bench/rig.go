@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,28 +92,32 @@ const perfPort = "18517"
 // perf measures once, with softnicd perf's arguments.
 func (p *pair) perf(args ...string) (r result, err error) {
 	server := exec.Command(p.s.binary, "perf", "--server", "--socket", p.server.socket, "--port", perfPort)
+	says, err := server.StderrPipe()
+	if err != nil {
+		return r, err
+	}
 	if err := p.server.host.start(server); err != nil {
 		return r, err
 	}
 	defer server.Wait()
 	defer server.Process.Kill()
-	to := p.server.host.address
-	all := []string{"perf", args[0], "--connect", to, "--socket", p.client.socket, "--port", perfPort, "--duration", p.s.length.String(), "-o", "json"}
-	// The server may not listen yet.
-	for end := time.Now().Add(patience / 10); ; time.Sleep(20 * time.Millisecond) {
-		client := exec.Command(p.s.binary, append(all, args[1:]...)...)
-		var out, failed limited
-		client.Stdout, client.Stderr = &out, &failed
-		if err = p.client.host.start(client); err == nil {
-			err = client.Wait()
-		}
-		if err == nil {
-			return r, json.Unmarshal(out.b, &r)
-		}
-		if time.Now().After(end) {
-			return r, fmt.Errorf("softnicd perf: %w: %s", err, failed.b)
-		}
+	// Its first line says that it is about to listen.
+	if _, err := bufio.NewReader(says).ReadString('\n'); err != nil {
+		return r, fmt.Errorf("softnicd perf --server: %w", err)
 	}
+	time.Sleep(20 * time.Millisecond)
+	all := []string{"perf", args[0], "--connect", p.server.host.address, "--socket", p.client.socket, "--port", perfPort,
+		"--duration", p.s.length.String(), "-o", "json"}
+	client := exec.Command(p.s.binary, append(all, args[1:]...)...)
+	var out, failed limited
+	client.Stdout, client.Stderr = &out, &failed
+	if err = p.client.host.start(client); err == nil {
+		err = client.Wait()
+	}
+	if err != nil {
+		return r, fmt.Errorf("softnicd perf: %w: %s", err, failed.b)
+	}
+	return r, json.Unmarshal(out.b, &r)
 }
 
 // gbit and nanoseconds, of a message, are measurements between the daemons.

@@ -91,6 +91,9 @@ func (s *suite) lossy(share float64) func() (*stage, error) {
 
 // losing starts two daemons that lose a share of what they send.
 func (s *suite) losing(share float64, done *undo) (*pair, error) {
+	if share == 0 {
+		return s.twoDaemons(done)
+	}
 	plan := filepath.Join(s.dir, fmt.Sprintf("loss-%g.yaml", share))
 	text := fmt.Sprintf("seed: 1\nrules:\n- {action: drop, direction: send, probability: %g}\n", share)
 	if err := os.WriteFile(plan, []byte(text), 0o600); err != nil {

@@ -49,9 +49,11 @@ func (s *suite) close() {
 
 // result is what of softnicd perf -o json is used here.
 type result struct {
+	Size float64 `json:"size"`
 	Gbit float64 `json:"gbit_per_s"`
 	Msg  float64 `json:"msg_per_s"`
 	P50  float64 `json:"p50_us"`
+	P99  float64 `json:"p99_us"`
 }
 
 func (s *suite) perf(args ...string) (r result, err error) {
