@@ -4,18 +4,21 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
+#include "lid.h"
+
 SN_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct softnic_ctl_create_ah m = {
 		.pd = pd->handle, .port = attr->port_num, .flow_label = attr->grh.flow_label, .sgid_index = attr->grh.sgid_index,
 		.hop_limit = attr->grh.hop_limit, .traffic_class = attr->grh.traffic_class, .sl = attr->sl,
-		.is_global = attr->is_global != 0, .static_rate = attr->static_rate,
+		.static_rate = attr->static_rate,
 	};
 	struct softnic_ctl_handle_reply r;
 	struct sn_ah *a = calloc(1, sizeof *a);
 	int err = ENOMEM;
 
 	memcpy(m.dgid, attr->grh.dgid.raw, sizeof m.dgid);
+	m.is_global = sn_lid_route(pd->context, attr, m.dgid, &m.sgid_index);
 	if (a)
 		err = sn_call(sn_context_of(pd->context), SOFTNIC_CTL_OP_CREATE_AH, &m, sizeof m, &r, sizeof r);
 	if (err) {

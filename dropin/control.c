@@ -246,7 +246,7 @@ int sn_call_fds(struct sn_context *c, uint16_t op, const void *request, size_t r
 
 		atomic_compare_exchange_strong(&c->state, &live, SN_GONE);
 		sn_say(SN_SAY_DEATH, "the daemon is gone: device %s has failed", c->device->ibv.name);
-	} else if (err && err != ENODATA && err != EOPNOTSUPP) {
+	} else if (err && err != ENODATA && err != EOPNOTSUPP && err != EBUSY) { /* busy: many programs end in a wrong order */
 		sn_say((enum sn_topic)(SN_SAY_REFUSED + op), "%s", *sentence ? sentence : strerror(err));
 	}
 	return err;

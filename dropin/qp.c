@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "lid.h"
 #include "ring.h"
 
 _Static_assert(IBV_QPT_RC == 2 && IBV_QPT_UC == 3 && IBV_QPT_UD == 4 && IBV_QPT_XRC_SEND == 9 && IBV_QPT_XRC_RECV == 10, "types");
@@ -346,6 +347,8 @@ SN_EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mas
 	mask = own_half(qp->qp_type, mask);
 	m.mask = (uint32_t)mask;
 	sn_qp_attr_to(&m.attr, attr, mask);
+	if (mask & IBV_QP_AV)
+		m.attr.is_global = sn_lid_route(qp->context, &attr->ah_attr, m.attr.dgid, &m.attr.sgid_index);
 	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET && !q->target)
 		err = reset(q, &m);
 	else

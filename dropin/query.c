@@ -1,6 +1,8 @@
 /* Attributes of devices and ports, the GID and the P_Key table. */
 #include "softnic.h"
 
+#include "lid.h"
+
 /* Copies what the caller's structure has room for, which may be older or newer than ours, and clears the rest of it. */
 static void copy_out(void *to, size_t size, const void *from, size_t ours)
 {
@@ -122,6 +124,7 @@ static int fill_port(struct ibv_context *context, uint8_t port, struct ibv_port_
 	a->phys_state = (uint8_t)r.phys_state;
 	a->link_layer = (uint8_t)r.link_layer;
 	a->flags = (uint8_t)r.flags;
+	a->lid = sn_lid(context, port, a->gid_tbl_len);
 	return 0;
 }
 

@@ -23,6 +23,7 @@ import (
 type execOptions struct {
 	standalone bool
 	sysfs      bool
+	lids       bool
 	daemon     config // of the private daemon; its socket is also that of another one
 }
 
@@ -54,7 +55,8 @@ on a loopback address, and ends it with the command:
 
     softnicd exec --standalone -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'
 
---sysfs is for programs that look into /sys/class/infiniband themselves, such as UCX and NCCL. The exit code is the program's.
+--sysfs is for programs that look into /sys/class/infiniband themselves, such as UCX and NCCL. --lids is for those that name
+their peer by a LID, which RoCE has not, such as qperf: all hosts must be in one /16 then. The exit code is the program's.
 The libraries are compiled when they are needed first: see softnicd libs.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), c.Flags(), args) },
@@ -62,6 +64,7 @@ The libraries are compiled when they are needed first: see softnicd libs.`,
 	f := c.Flags()
 	f.SetInterspersed(false) // the flags after PROGRAM are its own
 	f.BoolVar(&o.standalone, "standalone", false, "start a daemon for this command alone; the other flags are as those of run")
+	f.BoolVar(&o.lids, "lids", false, "give ports LIDs, the low half of their IPv4 addresses, for programs that know no GIDs")
 	f.BoolVar(&o.sysfs, "sysfs", false, "let the program see the devices in /sys/class/infiniband")
 	o.daemon.flags(f)
 	return c
@@ -83,6 +86,9 @@ func (o *execOptions) run(ctx context.Context, f *pflag.FlagSet, args []string) 
 	values := libs.Variables(os.Environ(), o.sysfs)
 	if values[dropin.EnvSocket], err = filepath.Abs(socketOf(o.daemon.Socket)); err != nil {
 		return err
+	}
+	if o.lids {
+		values[dropin.EnvLIDs] = "1"
 	}
 	if !o.standalone {
 		if err := answering(values[dropin.EnvSocket]); err != nil {
@@ -132,7 +138,7 @@ func (o *execOptions) check(f *pflag.FlagSet) error {
 	var err error
 	f.Visit(func(flag *pflag.Flag) {
 		switch flag.Name {
-		case "sysfs", "socket", "help":
+		case "lids", "sysfs", "socket", "help":
 		default:
 			err = usage(fmt.Errorf("--%s is for the daemon that --standalone starts", flag.Name))
 		}

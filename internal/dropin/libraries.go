@@ -22,6 +22,7 @@ type Libraries struct {
 const (
 	EnvLibs   = "SOFTNICD_LIBS"   // a folder with libraries that `softnicd libs` made
 	EnvSocket = "SOFTNICD_SOCKET" // the daemon's control socket
+	EnvLIDs   = "SOFTNICD_LIDS"   // set: ports have LIDs, for programs that know no GIDs
 	EnvSysfs  = "SOFTNICD_SYSFS"  // what stands for /sys in a program that looks for RDMA devices there
 )
 

@@ -33,7 +33,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK", "LIBS", "SYSFS"} {
+	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK", "LIBS", "LIDS", "SYSFS"} {
 		os.Unsetenv("SOFTNICD_" + name)
 	}
 	softnicd = filepath.Join(dir, "bin", "softnicd")
@@ -91,6 +91,9 @@ var daemons = sync.OnceValues(func() ([2]*daemon, error) {
 
 var started []*daemon
 
+// network is the first half of all addresses: LIDs are the second.
+var network = [2]byte{127, byte(2 + rand.N(250))}
+
 // startDaemon starts a daemon on a loopback address that nobody uses.
 func startDaemon() (*daemon, error) {
 	dir, err := os.MkdirTemp("", "softnicd-interop-daemon-")
@@ -99,7 +102,7 @@ func startDaemon() (*daemon, error) {
 	}
 	for range 8 {
 		d := &daemon{socket: filepath.Join(dir, "softnicd.sock"), ended: make(chan error, 1)}
-		d.address = netip.AddrFrom4([4]byte{127, byte(2 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(254))})
+		d.address = netip.AddrFrom4([4]byte{network[0], network[1], byte(rand.N(256)), byte(1 + rand.N(254))})
 		d.cmd = exec.Command(softnicd, "run", "--socket", d.socket, "--device", "softnic0="+d.address.String(), "--log-level", "warn")
 		d.cmd.Stderr = &d.stderr
 		d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

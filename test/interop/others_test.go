@@ -3,37 +3,53 @@ package interop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// Without rdma_cm qperf addresses its peer by a LID, and an address without a GRH is refused by every RoCE device: it says
-// why and ends.
+// Without rdma_cm qperf addresses its peer by a LID. RoCE has none, so that it is run with --lids. With rdma_cm (its
+// --cm_teardown and the tests of RDS) it needs the connection manager.
 func TestQperf(t *testing.T) {
-	for _, test := range []string{"rc_bw", "uc_lat", "ud_bw"} {
-		t.Run(test, func(t *testing.T) {
-			lookFor(t, "qperf")
-			d, err := daemons()
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			port := freePort(t)
-			server := start(t, d[0].socket, "qperf", "--listen_port", fmt.Sprint(port))
-			if err := server.listens(ctx, port); err != nil {
-				t.Fatal(err)
-			}
-			client := start(t, d[0].socket, "qperf", "--listen_port", fmt.Sprint(port), "--time", "1", "localhost", test)
-			if err := client.wait(ctx); err == nil {
-				t.Fatal("it ran; let it run all of its tests")
-			}
-			const refusal = "without GRH, which Ethernet needs"
-			if !strings.Contains(client.out.String(), refusal) {
-				until(t, server, refusal)
-			}
+	tests := []string{
+		"rc_bi_bw", "rc_bw", "rc_lat", "uc_bi_bw", "uc_bw", "uc_lat", "ud_bi_bw", "ud_bw", "ud_lat",
+		"rc_rdma_read_bw", "rc_rdma_read_lat", "rc_rdma_write_bw", "rc_rdma_write_lat", "rc_rdma_write_poll_lat",
+		"uc_rdma_write_bw", "uc_rdma_write_lat", "uc_rdma_write_poll_lat",
+		"rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add",
+	}
+	var pairs []pair
+	for _, test := range tests {
+		server := []string{"qperf", "--listen_port", "PORT"}
+		pairs = append(pairs, pair{
+			name: test, server: server, client: append(slices.Clip(server), "--time", "1", "localhost", test),
+			want: []string{test + ":\n", " = "}, exec: []string{"--lids"}, serves: true, short: test == "rc_lat" || test == "ud_bw",
 		})
+	}
+	runPairs(t, pairs)
+}
+
+// Without LIDs an address without a GRH is refused, and the refusal says why.
+func TestNoLIDs(t *testing.T) {
+	lookFor(t, "qperf")
+	d, err := daemons()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	port := freePort(t)
+	server := start(t, d[0].socket, "qperf", "--listen_port", fmt.Sprint(port))
+	if err := server.listens(ctx, port); err != nil {
+		t.Fatal(err)
+	}
+	client := start(t, d[0].socket, "qperf", "--listen_port", fmt.Sprint(port), "--time", "1", "localhost", "rc_lat")
+	if err := client.wait(ctx); err == nil {
+		t.Fatal("it ran")
+	}
+	const refusal = "without GRH, which Ethernet needs"
+	if !strings.Contains(client.out.String(), refusal) {
+		until(t, server, refusal)
 	}
 }
 
@@ -47,7 +63,7 @@ func TestUCX(t *testing.T) {
 		p.client = append([]string{args[0], "localhost"}, args[1:]...)
 		p.want = []string{"Final:"}
 		p.short = test == "am_lat"
-		p.sysfs = true // where it looks for the kind of its GIDs
+		p.exec = []string{"--sysfs"} // where it looks for the kind of its GIDs
 		pairs = append(pairs, p)
 	}
 	for _, transport := range []string{"rc_verbs", "ud_verbs"} {

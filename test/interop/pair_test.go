@@ -20,7 +20,8 @@ type pair struct {
 	server []string // PORT stands for a free TCP port
 	client []string
 	want   []string // what the client prints, if it did its work
-	sysfs  bool     // run with --sysfs
+	exec   []string // flags of softnicd exec
+	serves bool     // the server never ends by itself
 	short  bool     // among the few that are run by default
 	limit  time.Duration
 }
@@ -52,11 +53,7 @@ func runPairs(t *testing.T, pairs []pair) {
 
 // flags are those of exec.
 func (p pair) flags(d *daemon) []string {
-	flags := []string{"--socket", d.socket}
-	if p.sysfs {
-		flags = append(flags, "--sysfs")
-	}
-	return flags
+	return append([]string{"--socket", d.socket}, p.exec...)
 }
 
 func (p pair) run(t *testing.T, a, b *daemon) {
@@ -82,8 +79,10 @@ func (p pair) run(t *testing.T, a, b *daemon) {
 	if err := client.wait(ctx); err != nil {
 		t.Fatalf("client: %v", err)
 	}
-	if err := server.wait(ctx); err != nil {
-		t.Fatalf("server: %v", err)
+	if !p.serves {
+		if err := server.wait(ctx); err != nil {
+			t.Fatalf("server: %v", err)
+		}
 	}
 	for _, want := range p.want {
 		if !strings.Contains(client.out.String(), want) {
