@@ -213,16 +213,33 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			v.Close()
 		}
 	}
-	done := make(chan struct{})
-	go func() { s.running.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	if !s.ended(ctx) {
 		errs = append(errs, fmt.Errorf("control: sessions are still ending: %w", ctx.Err()))
 	}
 	s.unwatch()
 	errs = append(errs, s.reserve.Close())
 	return errors.Join(errs...)
+}
+
+// endPatience is how long sessions have to end though ctx did: an application that never reads its events takes all of ctx, and
+// the others need a moment after it.
+const endPatience = 5 * time.Second
+
+// ended waits until all sessions have ended.
+func (s *Server) ended(ctx context.Context) bool {
+	done := make(chan struct{})
+	go func() { s.running.Wait(); close(done) }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(endPatience):
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // deliver waits until no application has events pending, or ctx ends: some may never read theirs.
@@ -243,18 +260,18 @@ func (s *Server) deliver(ctx context.Context) {
 }
 
 // pending reports whether events wait for the application to read others.
-func (v *Session) pending() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.async == nil || v.closed {
+func (s *Session) pending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.async == nil || s.closed {
 		return false
 	}
-	for _, ch := range v.channels.m {
+	for _, ch := range s.channels.m {
 		if ch.box.pending() {
 			return true
 		}
 	}
-	return v.async.box.pending()
+	return s.async.box.pending()
 }
 
 // closeFD is for descriptors whose error nobody can do anything about.
