@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop interop-rxe clib sim-long cq-cycles mutants mutants-page bench plots fuzz header links clean
+.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop interop-rxe clib sim-long cq-cycles mutants mutants-page bench ratios plots fuzz header links clean
 
 all: build
 
@@ -21,7 +21,7 @@ FORCE:
 demo:
 	$(GO) run ./cmd/softnicd demo
 
-test: deps build staticcheck unit race sim
+test: deps build staticcheck unit race sim ratios
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=30s
 	@echo "make test: everything passed"
 
@@ -98,6 +98,10 @@ links:
 # What softnicd does beside what the machine does without it; docs/performance.md explains the table.
 bench:
 	$(GO) run ./test/bench
+
+# The table's ratios, once and quickly: what falls below half its floor fails. Nothing else runs at the same time.
+ratios:
+	$(GO) test ./test/bench -run TestRatios -count=1 -ratios
 
 # Throughput and latency against message size, queue pairs, loss and shards: docs/scale-*.svg, and the numbers in docs/scale.json.
 plots:

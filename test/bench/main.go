@@ -72,14 +72,18 @@ func bench(rounds int, length time.Duration, binary, only string) error {
 		return err
 	}
 	defer s.close()
+	var failed []error
 	fmt.Printf("| path | median | yardstick | median | ratio | floor | aim | |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range s.rows() {
 		if !strings.Contains(r.name+" "+r.yardstick, only) {
 			continue
 		}
 		if err := s.measure(&r, rounds); err != nil {
-			return fmt.Errorf("%s: %w", r.name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", r.name, err))
 		}
+	}
+	if len(failed) > 0 {
+		return errors.Join(failed...)
 	}
 	if len(s.lines) == 0 {
 		return fmt.Errorf("no path is called %q", only)
@@ -93,12 +97,20 @@ func bench(rounds int, length time.Duration, binary, only string) error {
 func (s *suite) measure(r *row, rounds int) error {
 	began := time.Now()
 	fmt.Fprintf(os.Stderr, "%s ... ", r.name)
-	st, err := r.set()
-	if errors.Is(err, errSkip) {
-		fmt.Fprintln(os.Stderr, err)
+	err := s.rounds(r, rounds)
+	if err != nil {
 		fmt.Printf("| %s | - | %s | - | | %g | %g | %v |\n", r.name, r.yardstick, r.floor, r.aim, err)
-		return nil
 	}
+	if errors.Is(err, errSkip) {
+		err = nil
+	}
+	fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(began).Seconds())
+	return err
+}
+
+// rounds measures in turns.
+func (s *suite) rounds(r *row, rounds int) error {
+	st, err := r.set()
 	if err != nil {
 		return err
 	}
@@ -124,7 +136,6 @@ func (s *suite) measure(r *row, rounds int) error {
 		}
 		a = append(a, v)
 	}
-	fmt.Fprintf(os.Stderr, "%.0f s\n", time.Since(began).Seconds())
 	line := r.line(median(a), median(b))
 	if st.note != nil {
 		line = strings.TrimSuffix(line, " |") + "; " + st.note() + " |"

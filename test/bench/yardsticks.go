@@ -243,12 +243,15 @@ func sink(fd int) {
 
 // iperf returns the Gbit/s of iperf3 with one TCP stream from one host to another.
 func iperf(length time.Duration, from, to host) (float64, error) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		return 0, fmt.Errorf("%w: there is no iperf3 (apt-get install iperf3)", errSkip)
+	}
 	const port = "15201"
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second+length)
 	defer cancel()
 	server := exec.CommandContext(ctx, "iperf3", "-s", "-1", "-B", to.address, "-p", port)
 	if err := to.start(server); err != nil {
-		return 0, fmt.Errorf("%w (apt-get install iperf3)", err)
+		return 0, err
 	}
 	defer server.Wait()
 	defer server.Process.Kill()

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/softnic/softnicd/internal/nettest"
+)
+
+var ratios = flag.Bool("ratios", false, "measure the ratios: some seconds on a machine with nothing else to do")
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && runChild(os.Args[1], os.Args[2]) {
+		return
+	}
+	os.Exit(nettest.Main(m))
+}
+
+// guard is how much worse than its floor a row may be before it fails: noise stays within, a lost optimisation does not.
+const guard = 2
+
+// lenient are rows with a limit of their own. Those that do not reach their floors on a quiet machine today have it from what they
+// reach: half of it. Those that are no ratios say as much about the machine as about us.
+var lenient = map[string]float64{
+	"SEND 64 B, one daemon : ":  1,
+	"SEND 64 B, two daemons : ": 0.3,
+}
+
+// slow are rows that take too long for a test.
+var slow = map[string]bool{
+	"the same, all entries used once":                                   true,
+	"processor of an idle daemon, 10,000 queue pairs, 100 applications": true,
+}
+
+// Nothing that made softnicd fast was lost. make ratios runs it alone, since whoever shares the processors changes the ratios.
+func TestRatios(t *testing.T) {
+	if !*ratios {
+		t.Skip("measured by make ratios, which runs nothing else at the same time")
+	}
+	s, err := newSuite(300*time.Millisecond, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, r := range s.rows() {
+		if slow[r.name] {
+			continue
+		}
+		t.Run(r.name+" : "+r.yardstick, func(t *testing.T) { r.guarded(t) })
+	}
+}
+
+// limit is what fails a row.
+func (r *row) limit() float64 {
+	if l := lenient[r.name+" : "+r.yardstick]; l != 0 {
+		return l
+	}
+	if r.lower {
+		return r.floor * guard
+	}
+	return r.floor / guard
+}
+
+// guarded measures a row until it is good enough, three times at the most.
+func (r *row) guarded(t *testing.T) {
+	st, err := r.set()
+	if errors.Is(err, errSkip) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.done != nil {
+		defer st.done()
+	}
+	for range 3 {
+		yardstick := 0.0
+		if st.against != nil {
+			if yardstick, err = st.against(); errors.Is(err, errSkip) {
+				t.Skip(err)
+			} else if err != nil {
+				t.Fatalf("%s: %v", r.yardstick, err)
+			}
+		}
+		path, err := st.path()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.ratio(path, yardstick)
+		t.Logf("%.3g: the limit is %.3g, the floor %g", got, r.limit(), r.floor)
+		if r.reaches(got, r.limit()) {
+			return
+		}
+	}
+	t.Error("three times worse than the limit")
+}
