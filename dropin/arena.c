@@ -4,7 +4,7 @@
  * The set grows by memories as large as everything that it has already, which bounds their number by the logarithm of
  * what is used. A memory that became free all at once is given back, but for a small one, so that making and destroying a
  * single object does not map and unmap each time. */
-#include "softnic.h"
+#include "memory.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,17 +16,11 @@
 #define PAGE 4096ull
 #define NOEXEC_SEAL 8u /* MFD_NOEXEC_SEAL, which the C library may not know yet */
 
-/* Free spans, in order of their offset; two never touch. */
-struct span {
-	uint64_t offset, size;
-	struct span *next;
-};
-
 struct sn_arena {
 	uint32_t handle;
 	uint8_t *mem;
 	uint64_t size;
-	struct span *free;
+	struct sn_span *free;
 	struct sn_arena *next;
 };
 
@@ -58,8 +52,7 @@ static int grow(struct sn_context *c, uint64_t need)
 	struct sn_arenas *s = &c->arenas;
 	uint64_t size = s->total < MIN_SIZE ? MIN_SIZE : s->total > MAX_SIZE ? MAX_SIZE : s->total;
 	struct sn_arena *a = calloc(1, sizeof *a);
-	struct span *all = calloc(1, sizeof *all);
-	int err = a && all ? 0 : ENOMEM;
+	int err = a ? 0 : ENOMEM;
 
 	need = round_up(need, PAGE);
 	size = size < need ? need : round_up(size, PAGE);
@@ -70,11 +63,14 @@ static int grow(struct sn_context *c, uint64_t need)
 	}
 	if (err) {
 		free(a);
-		free(all);
 		return err;
 	}
-	all->size = a->size;
-	a->free = all;
+	if (!sn_spans_give(&a->free, 0, a->size)) {
+		sn_call_handle(c, SOFTNIC_CTL_OP_REMOVE_ARENA, a->handle);
+		munmap(a->mem, a->size);
+		free(a);
+		return ENOMEM;
+	}
 	a->next = s->first;
 	s->first = a;
 	s->total += a->size;
@@ -84,21 +80,12 @@ static int grow(struct sn_context *c, uint64_t need)
 /* Takes the first span that fits. Sizes are multiples of a cache line, so every offset is on one. */
 static bool carve(struct sn_arena *a, uint64_t size, struct sn_block *b)
 {
-	for (struct span **p = &a->free; *p; p = &(*p)->next) {
-		struct span *v = *p;
+	uint64_t offset;
 
-		if (v->size < size)
-			continue;
-		*b = (struct sn_block){ .in = a, .mem = a->mem + v->offset, .size = size, .arena = a->handle, .offset = v->offset };
-		v->offset += size;
-		v->size -= size;
-		if (v->size == 0) {
-			*p = v->next;
-			free(v);
-		}
-		return true;
-	}
-	return false;
+	if (!sn_spans_take(&a->free, size, &offset))
+		return false;
+	*b = (struct sn_block){ .in = a, .mem = a->mem + offset, .size = size, .arena = a->handle, .offset = offset };
+	return true;
 }
 
 int sn_block_alloc(struct sn_context *c, uint64_t size, struct sn_block *b)
@@ -124,41 +111,12 @@ int sn_block_alloc(struct sn_context *c, uint64_t size, struct sn_block *b)
 	return err;
 }
 
-/* Puts a span back and joins it with its neighbours. Without memory for the span it is lost to this context. */
-static void release(struct sn_arena *a, uint64_t offset, uint64_t size)
-{
-	struct span **p = &a->free, *before = NULL, *v;
-
-	for (; *p && (*p)->offset < offset; p = &(*p)->next)
-		before = *p;
-	if (before && before->offset + before->size == offset) {
-		before->size += size;
-		v = before;
-	} else {
-		v = malloc(sizeof *v);
-		if (!v)
-			return;
-		*v = (struct span){ offset, size, *p };
-		*p = v;
-	}
-	if (v->next && v->offset + v->size == v->next->offset) {
-		struct span *after = v->next;
-
-		v->size += after->size;
-		v->next = after->next;
-		free(after);
-	}
-}
-
-static bool is_empty(const struct sn_arena *a) { return a->free && a->free->size == a->size; }
+static bool is_empty(const struct sn_arena *a) { return sn_spans_first(a->free) == a->size; }
 
 static void unmap(struct sn_arena *a)
 {
 	munmap(a->mem, a->size);
-	for (struct span *v = a->free, *next; v; v = next) {
-		next = v->next;
-		free(v);
-	}
+	sn_spans_free(a->free);
 	free(a);
 }
 
@@ -186,7 +144,7 @@ void sn_block_free(struct sn_context *c, struct sn_block *b)
 	if (!b->mem || sn_forked(c))
 		return;
 	pthread_mutex_lock(&c->arenas.mutex);
-	release(b->in, b->offset, b->size);
+	sn_spans_give(&b->in->free, b->offset, b->size); /* without memory for the span it is lost to this context */
 	if (is_empty(b->in))
 		give_back(c, b->in);
 	pthread_mutex_unlock(&c->arenas.mutex);
@@ -202,9 +160,8 @@ void sn_arenas_unmap(struct sn_context *c)
 	c->arenas.first = NULL;
 }
 
-int sn_memory_create(const char *name, uint64_t size, int *fd, uint8_t **mem)
+int sn_memfd_create(const char *name, uint64_t size, int *fd)
 {
-	void *p;
 	int err;
 
 	*fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
@@ -213,11 +170,20 @@ int sn_memory_create(const char *name, uint64_t size, int *fd, uint8_t **mem)
 	if (*fd < 0)
 		return errno;
 	/* The daemon maps only what cannot shrink under it. */
-	if (ftruncate(*fd, (off_t)size) != 0 || fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-		err = errno;
-		close(*fd);
+	if (ftruncate(*fd, (off_t)size) == 0 && fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		return 0;
+	err = errno;
+	close(*fd);
+	return err;
+}
+
+int sn_memory_create(const char *name, uint64_t size, int *fd, uint8_t **mem)
+{
+	int err = sn_memfd_create(name, size, fd);
+	void *p;
+
+	if (err)
 		return err;
-	}
 	p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (p == MAP_FAILED) {
 		err = errno;

@@ -1,5 +1,5 @@
 /* Opening and closing a device. */
-#include "softnic.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -127,6 +127,7 @@ SN_EXPORT int ibv_close_device(struct ibv_context *context)
 	struct sn_context *c = sn_context_of(context);
 
 	sn_fork_remove(c);
+	sn_ranges_forget(c);
 	close_session(c);
 	return 0;
 }

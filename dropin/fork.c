@@ -1,18 +1,27 @@
 /* Forks. A child has the parent's descriptors and rings, but they are the parent's: in the child every device that was
  * open is dead. It may open devices of its own.
  *
- * The device reaches memory through the process it was registered by, and pins none: what parent and child write to pages
- * that they share is each one's own, as always. So there is nothing to prepare with ibv_fork_init. */
-#include "softnic.h"
+ * Registered memory is like all other: what it had at the fork the child has too, and from then on what parent and child
+ * write is each one's own, whether or not the program has called ibv_fork_init. Pages that the device has mapped are copied
+ * for the child (ranges.c), the others the system copies when they are written. */
+#include "memory.h"
 
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sn_context *contexts;
 
-static void before_fork(void) { pthread_mutex_lock(&mutex); }
+static void before_fork(void)
+{
+	pthread_mutex_lock(&mutex);
+	sn_ranges_before_fork();
+}
 
-static void in_parent(void) { pthread_mutex_unlock(&mutex); }
+static void in_parent(void)
+{
+	sn_ranges_in_parent();
+	pthread_mutex_unlock(&mutex);
+}
 
 static void in_child(void)
 {
@@ -28,6 +37,7 @@ static void in_child(void)
 		pthread_mutex_init(&c->objects.mutex, NULL);
 	}
 	contexts = NULL;
+	sn_ranges_in_child();
 	pthread_mutex_unlock(&mutex);
 }
 

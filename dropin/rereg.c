@@ -1,5 +1,5 @@
 /* ibv_rereg_mr: another domain, other rights or other memory under the same keys. */
-#include "softnic.h"
+#include "memory.h"
 
 /* What the flags name is there to be used. */
 static bool complete(const struct ibv_mr *mr, int flags, const struct ibv_pd *pd, const void *addr, size_t length)
@@ -22,14 +22,15 @@ SN_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
+	q.mr.access = rights;
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		q.mr.pd = pd->handle;
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		error = sn_mr_describe(c, &q.mr, addr, length, (uintptr_t)addr, rights);
-		if (!error)
-			error = sn_mr_call(c, SOFTNIC_CTL_OP_REREG_MR, &q, sizeof(q), &r, sizeof(r));
+		q.mr.addr = (uintptr_t)addr;
+		q.mr.length = length;
+		q.mr.base = rights & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
+		error = sn_mr_call(c, &q, &r);
 	} else {
-		q.mr.access = rights;
 		error = sn_call(c, SOFTNIC_CTL_OP_REREG_MR, &q, sizeof(q), &r, sizeof(r));
 	}
 	if (error) {
@@ -42,6 +43,7 @@ SN_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		mr->pd = pd;
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		sn_mr_leave(sn_mr_of(mr));
 		mr->addr = addr;
 		mr->length = length;
 	}

@@ -65,6 +65,7 @@ enum sn_topic {
 	SN_SAY_DEATH,   /* the daemon is gone */
 	SN_SAY_FORK,    /* a context of the parent was used in the child */
 	SN_SAY_PROC,    /* this process cannot open its own memory for the daemon */
+	SN_SAY_SWAP,    /* registered memory cannot be moved as the user has asked for */
 	SN_SAY_REFUSED, /* and the operation that was refused: each has its first time */
 };
 
@@ -290,12 +291,6 @@ static inline struct sn_channel *sn_channel_of(struct ibv_comp_channel *c) { ret
 static inline struct sn_mr *sn_mr_of(struct ibv_mr *m) { return (struct sn_mr *)m; }
 static inline struct sn_mw *sn_mw_of(struct ibv_mw *m) { return (struct sn_mw *)m; }
 static inline struct sn_xrcd *sn_xrcd_of(struct ibv_xrcd *x) { return (struct sn_xrcd *)x; }
-
-/* Describes memory to the device in a REG_MR, or in the part of a REREG_MR that is one, and makes the call by op. */
-int sn_mr_describe(struct sn_context *c, struct softnic_ctl_reg_mr *q, void *addr, size_t length, uint64_t iova,
-		   unsigned int access);
-int sn_mr_call(struct sn_context *c, uint16_t op, const void *request, size_t request_size, void *reply,
-	       size_t reply_size);
 
 /* --- queues --------------------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,95 @@
+/* /proc/self/maps. */
+#include "memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+bool sn_maps_open(struct sn_maps *m)
+{
+	m->fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	m->used = m->next = 0;
+	return m->fd >= 0;
+}
+
+void sn_maps_close(struct sn_maps *m) { close(m->fd); }
+
+/* Reads on, behind what is left of the text. */
+static bool more(struct sn_maps *m)
+{
+	ssize_t n;
+
+	memmove(m->text, m->text + m->next, m->used - m->next);
+	m->used -= m->next;
+	m->next = 0;
+	do
+		n = read(m->fd, m->text + m->used, sizeof m->text - m->used);
+	while (n < 0 && errno == EINTR);
+	if (n > 0)
+		m->used += (size_t)n;
+	return n > 0;
+}
+
+/* The next line without its end; NULL after the last. One that is longer than the buffer is cut: what is cut is a name. */
+static char *next_line(struct sn_maps *m)
+{
+	char *line, *end;
+
+	while (!(end = memchr(m->text + m->next, '\n', m->used - m->next)))
+		if (!more(m)) {
+			if (m->used - m->next < sizeof m->text)
+				return NULL;
+			/* All of the buffer is one line, whose rest is dropped. */
+			m->text[sizeof m->text - 1] = '\n';
+		}
+	line = m->text + m->next;
+	*end = 0;
+	m->next = (size_t)(end - m->text) + 1;
+	return line;
+}
+
+static uint64_t number(char **p, unsigned int base)
+{
+	uint64_t n = 0;
+
+	for (;; (*p)++) {
+		char c = **p;
+		unsigned int digit = c >= '0' && c <= '9' ? (unsigned int)(c - '0') : c >= 'a' && c <= 'f' ? (unsigned int)(c - 'a') + 10 : 16;
+
+		if (digit >= base)
+			return n;
+		n = n * base + digit;
+	}
+}
+
+/* "7f0e4c000000-7f0e4c021000 rw-p 00000000 00:00 0    [heap]" */
+static void parse(char *p, struct sn_map *v)
+{
+	v->begin = number(&p, 16);
+	p += *p == '-';
+	v->end = number(&p, 16);
+	p += *p == ' ';
+	v->prot = (p[0] == 'r' ? PROT_READ : 0) | (p[0] && p[1] == 'w' ? PROT_WRITE : 0) | (p[0] && p[1] && p[2] == 'x' ? PROT_EXEC : 0);
+	v->shared = strnlen(p, 4) == 4 && p[3] == 's';
+	p += strnlen(p, 5);
+	v->offset = number(&p, 16);
+	p += *p == ' ';
+	v->major = (unsigned int)number(&p, 16);
+	p += *p == ':';
+	v->minor = (unsigned int)number(&p, 16);
+	p += *p == ' ';
+	v->inode = number(&p, 10);
+	while (*p == ' ')
+		p++;
+	v->stored = strncmp(p, "/memfd:" SN_STORE_NAME, strlen("/memfd:" SN_STORE_NAME)) == 0;
+	v->ordinary = !v->shared && v->inode == 0 && (*p == 0 || strcmp(p, "[heap]") == 0 || strncmp(p, "[anon:", 6) == 0);
+}
+
+bool sn_maps_next(struct sn_maps *m, struct sn_map *v)
+{
+	char *line = next_line(m);
+
+	if (line)
+		parse(line, v);
+	return line != NULL;
+}

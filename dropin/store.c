@@ -1,0 +1,164 @@
+/* Stores: memory into which pages of registered memory move.
+ *
+ * A store is a file in memory, sealed as the daemon wants it, and larger than what is in it: what nobody has written takes
+ * no memory. So thousands of regions cost a handful of descriptors and mappings in the daemon. Contexts whose regions are
+ * in a store make it known to their device as an arena. */
+#include "memory.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define MIN_SIZE (1ull << 20)
+#define MAX_SIZE (256ull << 20)
+
+struct sn_arena_of {
+	struct sn_context *context;
+	uint32_t handle;
+	struct sn_arena_of *next;
+};
+
+static struct sn_store *stores;
+
+static int make(uint64_t need)
+{
+	uint64_t total = 0, size;
+	struct sn_store *s = calloc(1, sizeof *s);
+	struct stat st;
+	int err = s ? 0 : ENOMEM;
+
+	for (struct sn_store *o = stores; o; o = o->next)
+		total += o->size;
+	size = total < MIN_SIZE ? MIN_SIZE : total > MAX_SIZE ? MAX_SIZE : total;
+	size = size < need ? need : size;
+	if (!err)
+		err = sn_memfd_create(SN_STORE_NAME, size, &s->fd);
+	if (err) {
+		free(s);
+		return err;
+	}
+	if (fstat(s->fd, &st) != 0 || !sn_spans_give(&s->free, 0, size)) {
+		close(s->fd);
+		free(s);
+		return ENOMEM;
+	}
+	s->size = size;
+	s->inode = st.st_ino;
+	s->major = major(st.st_dev);
+	s->minor = minor(st.st_dev);
+	s->next = stores;
+	stores = s;
+	return 0;
+}
+
+int sn_store_take(uint64_t size, struct sn_store **store, uint64_t *offset)
+{
+	int err;
+
+	for (int tries = 0; tries < 2; tries++) {
+		for (struct sn_store *s = stores; s; s = s->next)
+			if (sn_spans_take(&s->free, size, offset)) {
+				s->taken += size;
+				*store = s;
+				return 0;
+			}
+		err = make(size);
+		if (err)
+			return err;
+	}
+	return ENOMEM;
+}
+
+static void drop(struct sn_store *s)
+{
+	struct sn_store **p;
+
+	for (p = &stores; *p != s; p = &(*p)->next)
+		;
+	*p = s->next;
+	for (struct sn_arena_of *a = s->arenas, *next; a; a = next) {
+		next = a->next;
+		if (!sn_forked(a->context))
+			sn_destroy(a->context, SOFTNIC_CTL_OP_REMOVE_ARENA, a->handle);
+		free(a);
+	}
+	sn_spans_free(s->free);
+	close(s->fd);
+	free(s);
+}
+
+void sn_store_give(struct sn_store *s, uint64_t offset, uint64_t size, bool clean)
+{
+	bool spare = false;
+
+	if (clean)
+		clean = fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) == 0 &&
+			sn_spans_give(&s->free, offset, size);
+	s->torn |= !clean;
+	s->taken -= size;
+	if (s->taken)
+		return;
+	/* A small one is kept, so that a single region does not make and drop one each time. */
+	for (struct sn_store *o = stores; o; o = o->next)
+		spare |= o != s && !o->torn && o->taken == 0;
+	if (s->torn || spare || s->size > MIN_SIZE)
+		drop(s);
+}
+
+int sn_store_arena(struct sn_store *s, struct sn_context *c, uint32_t *handle)
+{
+	struct softnic_ctl_add_arena q = { .size = s->size };
+	struct softnic_ctl_handle_reply r;
+	struct sn_fds fd = { .n = 1, .fd = { s->fd } };
+	struct sn_arena_of *a;
+	int err;
+
+	for (a = s->arenas; a; a = a->next)
+		if (a->context == c) {
+			*handle = a->handle;
+			return 0;
+		}
+	a = malloc(sizeof *a);
+	err = a ? sn_call_fds(c, SOFTNIC_CTL_OP_ADD_ARENA, &q, sizeof q, &r, sizeof r, &fd, NULL) : ENOMEM;
+	if (err) {
+		free(a);
+		return err;
+	}
+	*a = (struct sn_arena_of){ c, r.handle, s->arenas };
+	s->arenas = a;
+	*handle = r.handle;
+	return 0;
+}
+
+void sn_stores_forget(struct sn_context *c)
+{
+	for (struct sn_store *s = stores; s; s = s->next)
+		for (struct sn_arena_of **p = &s->arenas; *p;)
+			if ((*p)->context == c) {
+				struct sn_arena_of *a = *p;
+
+				*p = a->next;
+				free(a);
+			} else {
+				p = &(*p)->next;
+			}
+}
+
+void sn_stores_in_child(void)
+{
+	while (stores) {
+		struct sn_store *s = stores;
+
+		stores = s->next;
+		close(s->fd);
+		sn_spans_free(s->free);
+		for (struct sn_arena_of *a = s->arenas, *next; a; a = next) {
+			next = a->next;
+			free(a);
+		}
+		free(s);
+	}
+}

@@ -1,0 +1,362 @@
+/* Registered memory that moves into memory which the device has mapped too: its contents stay, whatever overlaps and in
+ * whatever order regions end; programs that unmap first or move it are served; and what cannot move works as well. */
+#define _GNU_SOURCE /* mremap */
+#include "testing.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096 };
+
+static struct side a, b;
+
+static uint8_t value(size_t i, unsigned seed) { return (uint8_t)(i * 31 + (i >> 8) * 7 + seed); }
+
+static void fill(uint8_t *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = value(i, seed);
+}
+
+static void require_filled(const uint8_t *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		REQUIRE_EQ(p[i], value(i, seed));
+}
+
+static uint8_t *map(size_t n)
+{
+	uint8_t *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	REQUIRE(p != MAP_FAILED);
+	return p;
+}
+
+/* How many pages of [p, p+n) are in shared memory. */
+static size_t shared_pages(const uint8_t *p, size_t n)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	size_t pages = 0;
+
+	REQUIRE(f != NULL);
+	while (fgets(line, sizeof(line), f)) {
+		uintptr_t begin, end, first = (uintptr_t)p, last = first + n;
+		char prot[5];
+
+		if (sscanf(line, "%lx-%lx %4s", &begin, &end, prot) != 3 || prot[3] != 's')
+			continue;
+		begin = begin < first ? first : begin;
+		end = end < last ? end : last;
+		if (begin < end)
+			pages += (end - begin) / PAGE;
+	}
+	fclose(f);
+	return pages;
+}
+
+static struct ibv_mr *reg(void *p, size_t n)
+{
+	struct ibv_mr *mr = ibv_reg_mr(a.pd, p, n, ALL_ACCESS);
+
+	REQUIRE(mr != NULL);
+	return mr;
+}
+
+/* Writes length bytes from local memory of a to memory that a has registered too: over the connection with b and back is no
+ * more than this. */
+static void rdma(enum ibv_wr_opcode opcode, struct ibv_mr *local, uint8_t *at, struct ibv_mr *remote, uint8_t *to, uint32_t length)
+{
+	struct ibv_sge sge = { (uintptr_t)at, length, local->lkey };
+	struct ibv_send_wr wr = {
+		.opcode = opcode, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1,
+		.wr.rdma = { (uintptr_t)to, remote->rkey },
+	};
+
+	REQUIRE_EQ(test_post_send(b.qp, &wr), 0);
+	test_wait(b.cq, IBV_WC_SUCCESS);
+}
+
+/* The device writes and reads all of mr, and both sides see it. */
+static void device_reaches(struct ibv_mr *mr, unsigned seed)
+{
+	size_t n = mr->length;
+	uint8_t *p = malloc(n);
+	struct ibv_mr *other;
+
+	REQUIRE(p != NULL);
+	other = ibv_reg_mr(b.pd, p, n, ALL_ACCESS);
+	REQUIRE(other != NULL);
+	fill(p, n, seed);
+	rdma(IBV_WR_RDMA_WRITE, other, p, mr, mr->addr, (uint32_t)n);
+	require_filled(mr->addr, n, seed);
+	fill(mr->addr, n, seed + 1);
+	rdma(IBV_WR_RDMA_READ, other, p, mr, mr->addr, (uint32_t)n);
+	require_filled(p, n, seed + 1);
+	REQUIRE_EQ(ibv_dereg_mr(other), 0);
+	free(p);
+}
+
+static void test_contents(bool expect)
+{
+	static const size_t sizes[] = { 1, 100, PAGE, 3 * PAGE, 70000, 5 << 20 }, offsets[] = { 0, 1, 4000, PAGE };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (size_t k = 0; k < sizeof(offsets) / sizeof(offsets[0]); k++) {
+			size_t n = sizes[i], off = offsets[k], room = (off + n + 2 * PAGE) / PAGE * PAGE;
+			uint8_t *all = map(room), *p = all + off;
+			size_t whole = (off + n) / PAGE - (off + PAGE - 1) / PAGE;
+			struct ibv_mr *mr;
+
+			if ((off + n) / PAGE < (off + PAGE - 1) / PAGE)
+				whole = 0;
+			fill(all, room, 3);
+			mr = reg(p, n);
+			REQUIRE_EQ(shared_pages(all, room), expect ? whole : 0);
+			require_filled(all, room, 3);
+			device_reaches(mr, (unsigned)(i + k));
+			fill(all, room, 9);
+			REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+			REQUIRE_EQ(shared_pages(all, room), 0);
+			require_filled(all, room, 9);
+			munmap(all, room);
+		}
+}
+
+static void test_overlaps(void)
+{
+	enum { REGIONS = 6, ROOM = 40 * PAGE };
+	static const struct {
+		size_t offset, size;
+	} at[REGIONS] = { { 10 * PAGE, 10 * PAGE }, { 0, 40 * PAGE }, { 100, 12 * PAGE }, { 10 * PAGE, 10 * PAGE }, { 15 * PAGE + 8, 24 * PAGE }, { 19 * PAGE, 17 } };
+	uint8_t *p = map(ROOM);
+	struct ibv_mr *mr[REGIONS];
+
+	for (int first = 0; first < REGIONS; first++) {
+		fill(p, ROOM, 1);
+		for (int i = 0; i < REGIONS; i++)
+			mr[i] = reg(p + at[i].offset, at[i].size);
+		require_filled(p, ROOM, 1);
+		for (int i = 0; i < REGIONS; i++) {
+			struct ibv_mr *gone = mr[(first + i) % REGIONS];
+
+			for (int k = i; k < REGIONS; k++)
+				device_reaches(mr[(first + k) % REGIONS], (unsigned)k);
+			fill(p, ROOM, (unsigned)i);
+			REQUIRE_EQ(ibv_dereg_mr(gone), 0);
+			require_filled(p, ROOM, (unsigned)i);
+		}
+		REQUIRE_EQ(shared_pages(p, ROOM), 0);
+	}
+	munmap(p, ROOM);
+}
+
+/* More pieces than a registration can tell the daemon of. */
+static void test_pieces(void)
+{
+	enum { N = 100, ROOM = (2 * N + 1) * PAGE };
+	uint8_t *p = map(ROOM);
+	struct ibv_mr *mr[N], *all;
+
+	fill(p, ROOM, 5);
+	/* Read-only pages do not move. */
+	for (int i = 0; i < N; i++) {
+		REQUIRE_EQ(mprotect(p + (size_t)2 * (size_t)i * PAGE, PAGE, PROT_READ), 0);
+		mr[i] = reg(p + (size_t)(2 * i + 1) * PAGE, PAGE);
+	}
+	all = ibv_reg_mr(a.pd, p, ROOM, 0);
+	REQUIRE(all != NULL);
+	REQUIRE_EQ(mprotect(p, ROOM, PROT_READ | PROT_WRITE), 0);
+	REQUIRE_EQ(ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL_ACCESS), 0);
+	device_reaches(all, 6);
+	for (int i = 0; i < N; i++)
+		REQUIRE_EQ(ibv_dereg_mr(mr[i]), 0);
+	device_reaches(all, 7);
+	/* From pieces to one piece and back. */
+	REQUIRE_EQ(ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, p + 50, 100, 0), 0);
+	device_reaches(all, 8);
+	REQUIRE_EQ(ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, p + 50, ROOM - 100, 0), 0);
+	device_reaches(all, 9);
+	REQUIRE_EQ(ibv_dereg_mr(all), 0);
+	REQUIRE_EQ(shared_pages(p, ROOM), 0);
+	munmap(p, ROOM);
+}
+
+/* What programs do with memory before they deregister it, though they should not. */
+static void test_disorder(void)
+{
+	enum { ROOM = 16 * PAGE };
+	uint8_t *p = map(ROOM), *q;
+	struct ibv_mr *mr = reg(p, ROOM), *again;
+
+	munmap(p, ROOM);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+
+	p = map(ROOM);
+	mr = reg(p, ROOM);
+	munmap(p, ROOM);
+	q = mmap(p, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	REQUIRE(q == p);
+	fill(q, ROOM, 1);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	require_filled(q, ROOM, 1);
+
+	/* Part of it. */
+	mr = reg(p, ROOM);
+	q = mmap(p + 3 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	REQUIRE(q == p + 3 * PAGE);
+	REQUIRE_EQ(mprotect(p + 8 * PAGE, PAGE, PROT_READ), 0);
+	fill(p, 8 * PAGE, 2);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	require_filled(p, 8 * PAGE, 2);
+	REQUIRE_EQ(mprotect(p + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
+	REQUIRE_EQ(shared_pages(p, ROOM), 0);
+
+	/* Moved, and then used on. */
+	mr = reg(p, ROOM);
+	fill(p, ROOM, 3);
+	q = map(ROOM);
+	REQUIRE(mremap(p, ROOM, ROOM, MREMAP_MAYMOVE | MREMAP_FIXED, q) == q);
+	p = q;
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	again = reg(p, ROOM);
+	require_filled(p, ROOM, 3);
+	fill(p, ROOM, 4);
+	mr = reg(p, ROOM);
+	require_filled(p, ROOM, 4);
+	REQUIRE_EQ(ibv_dereg_mr(again), 0);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	require_filled(p, ROOM, 4);
+	munmap(p, ROOM);
+
+	/* And after it was deregistered, as everybody may. */
+	p = malloc(1 << 20);
+	fill(p, 1 << 20, 5);
+	REQUIRE_EQ(ibv_dereg_mr(reg(p, 1 << 20)), 0);
+	p = realloc(p, 3 << 20);
+	require_filled(p, 1 << 20, 5);
+	free(p);
+	p = map(ROOM);
+	memset(p, 1, ROOM);
+	REQUIRE_EQ(ibv_dereg_mr(reg(p, ROOM)), 0);
+	REQUIRE_EQ(madvise(p, ROOM, MADV_DONTNEED), 0);
+	for (size_t i = 0; i < ROOM; i++)
+		REQUIRE_EQ(p[i], 0);
+	munmap(p, ROOM);
+}
+
+/* The stack, and what is not memory of the program alone. */
+static void test_others(void)
+{
+	uint8_t stack[20 * PAGE], *p;
+	static uint8_t data[20 * PAGE] = { 1 };
+	struct ibv_mr *mr = reg(stack, sizeof(stack));
+
+	memset(stack, 0, sizeof(stack));
+	device_reaches(mr, 1);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	mr = reg(data, sizeof(data));
+	device_reaches(mr, 2);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	p = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(p != MAP_FAILED);
+	mr = reg(p, 4 * PAGE);
+	device_reaches(mr, 3);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	munmap(p, 4 * PAGE);
+	p = map(4 * PAGE);
+	munmap(p + 2 * PAGE, PAGE);
+	REQUIRE_ERRNO(ibv_reg_mr(a.pd, p, 4 * PAGE, 0), EFAULT);
+	REQUIRE_ERRNO(ibv_reg_mr(a.pd, p, 4 * PAGE, 0), EFAULT);
+	munmap(p, 4 * PAGE);
+}
+
+/* Thousands of small regions, all live at once. */
+static void test_many(int n)
+{
+	struct ibv_mr **mr = calloc((size_t)n, sizeof(*mr));
+	uint8_t *p = map((size_t)n * 2 * PAGE);
+
+	REQUIRE(mr != NULL);
+	for (int i = 0; i < n; i++) {
+		fill(p + (size_t)i * 2 * PAGE, PAGE, (unsigned)i);
+		mr[i] = reg(p + (size_t)i * 2 * PAGE, PAGE);
+	}
+	for (int i = 0; i < n; i++) {
+		require_filled(p + (size_t)i * 2 * PAGE, PAGE, (unsigned)i);
+		if (i % 500 == 0)
+			device_reaches(mr[i], 0);
+		REQUIRE_EQ(ibv_dereg_mr(mr[i]), 0);
+	}
+	REQUIRE_EQ(shared_pages(p, (size_t)n * 2 * PAGE), 0);
+	munmap(p, (size_t)n * 2 * PAGE);
+	free(mr);
+}
+
+/* Threads that write all the time, where the user asks for swapping nevertheless: nothing is lost. */
+enum { WRITERS = 2, WORDS = 4 * PAGE / sizeof(uint64_t) };
+
+static _Atomic bool stop;
+static uint64_t *words;
+
+static void *count_up(void *arg)
+{
+	uint64_t *mine = words + (size_t)arg, n = 0;
+
+	for (; !stop; n++)
+		for (size_t i = 0; i < WORDS; i += WRITERS) {
+			REQUIRE_EQ(mine[i], n);
+			((volatile uint64_t *)mine)[i] = n + 1;
+		}
+	return NULL;
+}
+
+static void test_writers(void)
+{
+	pthread_t thread[WRITERS];
+
+	words = (uint64_t *)map(4 * PAGE);
+	for (size_t i = 0; i < WRITERS; i++)
+		REQUIRE_EQ(pthread_create(&thread[i], NULL, count_up, (void *)i), 0);
+	for (int i = 0; i < 60; i++) {
+		struct ibv_mr *mr = reg(words, 4 * PAGE);
+
+		usleep(500);
+		REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	}
+	stop = true;
+	for (size_t i = 0; i < WRITERS; i++)
+		pthread_join(thread[i], NULL);
+	munmap(words, 4 * PAGE);
+}
+
+int main(int argc, char **argv)
+{
+	bool never = argc > 2 && strcmp(argv[2], "never") == 0;
+	struct ibv_context *context;
+
+	if (argc > 2)
+		setenv("SOFTNICD_SWAP", argv[2], 1);
+	context = test_open();
+	side_open(&a, context);
+	side_open(&b, context);
+	side_qp(&a, IBV_QPT_RC);
+	side_qp(&b, IBV_QPT_RC);
+	test_connect(&a, &b);
+
+	test_contents(!never);
+	test_overlaps();
+	test_pieces();
+	test_disorder();
+	test_others();
+	test_many(argc > 1 ? atoi(argv[1]) : 2000);
+	setenv("SOFTNICD_SWAP", "always", 1);
+	test_writers();
+
+	side_close(&a);
+	side_close(&b);
+	REQUIRE_EQ(ibv_close_device(context), 0);
+	return 0;
+}
