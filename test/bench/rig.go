@@ -60,7 +60,7 @@ func (s *suite) daemon(h host, args ...string) (*daemon, error) {
 		all = append(all, "--device", "softnic0="+h.address)
 	}
 	d.cmd = exec.Command(s.binary, append(all, args...)...)
-	d.cmd.Stderr = os.Stderr
+	d.cmd.Stderr = s.errors
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := h.start(d.cmd); err != nil {
 		return nil, err

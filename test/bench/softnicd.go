@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ type suite struct {
 	dir    string
 
 	daemons, addresses int               // that were given out
+	errors             io.Writer         // what daemons say goes there
 	lines              []float64         // round trips of a cache line
 	crowds             map[crowd]*hosted // that are there already
 }
@@ -28,7 +30,7 @@ func newSuite(length time.Duration, binary string) (*suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{length: length, binary: binary, dir: dir, crowds: make(map[crowd]*hosted)}
+	s := &suite{length: length, binary: binary, dir: dir, errors: os.Stderr, crowds: make(map[crowd]*hosted)}
 	if binary == "" {
 		s.binary = filepath.Join(dir, "softnicd")
 		build := exec.Command("go", "build", "-o", s.binary, "github.com/softnic/softnicd/cmd/softnicd")
