@@ -1,6 +1,8 @@
 package scripts
 
 import (
+	"time"
+
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
@@ -43,6 +45,40 @@ var reads = []event{
 		same(s, "implied_nak_seq_err", s.counters.ImpliedNakSeqErr, 1)
 		s.deliver(at(2*us), readFirst(100, 0), readMiddle(101, 1024), readMiddle(102, 2048), readMiddle(103, 3072), readLast(104, 4096, 904))
 		s.completes(success(1))
+	}},
+	{"responder is busy", "IBA 9.7.6.1.3", "responses from behind the hole, each farther than the last, keep ACK timer and probe from going off", func(s *script) {
+		s.with(timeout(8, 1), probing(100*us)) // 1.05 ms, and the one retry is for the hole
+		s.post(send(1))
+		s.expect(at(0), sendOnly(100, 1))
+		s.deliver(at(10*us), ack(100)) // a round trip is 10 us
+		s.completes(success(1))
+		s.post(read(16 * 1024))
+		s.expect(at(10*us), readRequest(101, 16*1024))
+		s.deliver(at(20*us), readMiddle(102, 1024))
+		s.expect(at(20*us), readRequest(101, 16*1024))
+		// The rest of the first answer takes 1.26 ms.
+		for i := range 14 {
+			s.deliver(at(20*us+time.Duration(i+1)*90*us), readMiddle(103+ib.PSN(i), 2048+1024*i))
+		}
+		s.expect(at(1300 * us))
+		s.deliver(at(1310*us), readFirst(101, 0))
+		for i := range 14 {
+			s.deliver(at(1310*us), readMiddle(102+ib.PSN(i), 1024+1024*i))
+		}
+		s.deliver(at(1310*us), readLast(116, 15*1024, 1024))
+		s.completes(success(2))
+	}},
+	{"responder repeats itself", "IBA 9.7.6.1.3", "responses that come no farther are no sign of life: the ACK timer goes off", func(s *script) {
+		s.with(timeout(10, 1))
+		s.post(read(4 * 1024))
+		s.expect(at(0), readRequest(100, 4*1024))
+		s.deliver(at(us), readMiddle(101, 1024))
+		s.expect(at(us), readRequest(100, 4*1024))
+		for i := range 8 {
+			s.deliver(at(us+time.Duration(i+1)*ms), readMiddle(102, 2048))
+		}
+		s.completes(failure(1, ib.WCRetryExcErr))
+		s.inState(ib.StateErr)
 	}},
 	{"resumed READ answered as rxe does", "IBA 9.7.6.1", "MIDDLE for the first response of a resumed READ is taken", func(s *script) {
 		s.post(read(4000))

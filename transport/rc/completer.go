@@ -91,7 +91,7 @@ func (r *requester) progress(now clock.Time, before ib.PSN) {
 	r.window.grow(int(distance(before, r.una)))
 	r.probe.arrives(now, r.una)
 	// An RNR NAK before this was about a packet that has been received since.
-	r.retry.recovering, r.retry.rnrDeadline = false, clock.Never
+	r.retry.recovering, r.retry.rnrDeadline, r.retry.heard = false, clock.Never, 0
 	if r.una == r.nxt {
 		r.e.cfg.Outstanding.Clear()
 		r.retry.ackDeadline = clock.Never
@@ -177,12 +177,14 @@ func (r *requester) answeredBy(now clock.Time, psn ib.PSN, p *wire.Packet, fits 
 		return nil
 	case r.q.head != position:
 		r.missingResponse(now)
+		r.busy(now, psn)
 		return nil
 	case !fits(w.opcode):
 		r.badResponse(now)
 		return nil
 	case r.una != psn:
 		r.missingResponse(now)
+		r.busy(now, psn)
 		return nil
 	}
 	return w

@@ -16,6 +16,8 @@ type retryState struct {
 	// recovering says that the packets behind the hole at una are being sent again: what else is heard of this hole
 	// was caused by the packets sent before, and starts nothing (IBA 9.7.5.1.1).
 	recovering bool
+	// heard is how far beyond una responses have come since its packet went out again.
+	heard uint32
 }
 
 // rnrForEver is the value of rnr_retry that never runs out (IBA 9.7.5.2.8). retry_cnt has no such value: 7 means 7.
@@ -125,6 +127,20 @@ func (r *requester) missingResponse(now clock.Time) {
 	r.lost(now, transport.VendorSequence)
 }
 
+// busy says that the response psn came from behind the hole at una. A responder turns to a repeated READ when it is done with
+// the one before, which can take longer than any timeout: rxe sends all that is left of it, and all of it again for each
+// repetition. So while it gets on with that, it is neither gone nor silent. It gets on as long as the numbers rise, which they do
+// not for ever.
+func (r *requester) busy(now clock.Time, psn ib.PSN) {
+	far := distance(r.una, psn)
+	if r.retry.ackDeadline == clock.Never || far <= r.retry.heard {
+		return
+	}
+	r.retry.heard = far
+	r.restartAckTimer(now)
+	r.armProbe(now)
+}
+
 // tryAgain uses up a retry: retry_cnt counts how often we may go back without progress (IBA 9.9.2.4.2).
 func (r *requester) tryAgain(now clock.Time, cause transport.VendorErr) {
 	if r.retry.left == 0 {
@@ -142,7 +158,7 @@ func (r *requester) tryAgain(now clock.Time, cause transport.VendorErr) {
 func (r *requester) goBack() {
 	r.e.cfg.Outstanding.Clear()
 	r.probe.cancel()
-	r.retry.ackDeadline = clock.Never
+	r.retry.ackDeadline, r.retry.heard = clock.Never, 0
 	r.cursor = cursor{position: r.q.head}
 	if r.q.empty() {
 		return
