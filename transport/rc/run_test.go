@@ -46,7 +46,7 @@ func TestRunsOfRequests(t *testing.T) {
 		s.completes(success(1))
 	})
 	t.Run("an answer is asked for where it is due", func(t *testing.T) {
-		s := newScript(t, takingRuns, askEvery(2)) // twice that on such a path
+		s := newScript(t, takingRuns, askEvery(4))
 		s.post(write(10 * 1024))
 		s.expect(at(0), writeFirst(100, 1024).asking(false), writeMiddle(101, 1024).times(3).asking(true),
 			writeMiddle(104, 1024).times(4).asking(true), writeMiddle(108, 1024), writeLast(109, 1024).asking(true))

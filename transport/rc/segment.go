@@ -119,15 +119,8 @@ func (r *requester) buildAnswered(f *wire.Frame, w *work, psn ib.PSN) {
 	reth.SetLength(w.length - done)
 }
 
-// ackEvery is how many packets of a long message go unasked at the most. Where packets go as runs, which are no longer than
-// that, nothing is lost and an answer costs as much as a run: there are half as many.
-func (r *requester) ackEvery() int {
-	n := max(r.e.cfg.Limits.AckEvery, 1)
-	if r.e.path.Runs {
-		n *= 2
-	}
-	return n
-}
+// ackEvery is how many packets of a long message go unasked at the most. Runs are no longer than that.
+func (r *requester) ackEvery() int { return max(r.e.cfg.Limits.AckEvery, 1) }
 
 // vendorOf tells people why a key was refused.
 func vendorOf(v dma.Verdict) transport.VendorErr {
