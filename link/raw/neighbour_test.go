@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -349,4 +350,50 @@ func TestInterfaceComesBack(t *testing.T) {
 	meet(t, from, to, p)
 	messages(t, from, to, p)
 	meet(t, from, to, &group)
+}
+
+// An answer that comes at any moment while a frame is looked at loses nothing.
+func TestAnswerAnyTime(t *testing.T) {
+	n := newNetwork(t, 0)
+	from, to := n.raw(t, 0, Config{}), n.raw(t, 1, Config{})
+	p := path(0, false)
+	meet(t, from, to, p)
+	way := from.out.where.find(0, p)
+	asks := make(chan *neighbour, 1)
+	var stop atomic.Bool
+	defer stop.Store(true)
+	go func() {
+		for i := 0; !stop.Load(); {
+			select {
+			case k := <-asks:
+				i++
+				for range i % 256 { // some of these moments are between two looks
+					stop.Load()
+				}
+				k.hop.Store(way)
+				k.asking.Store(false)
+			default:
+			}
+		}
+	}()
+	real := from.out.where.ask
+	from.out.where.ask = asks
+	defer func() { from.out.where.ask = real }()
+	lost := from.Counters().SendErrors.Load()
+	out := wire.NewBurst(1)
+	for i := range 2000 {
+		from.out.where.forget()
+		add(t, out, p, wire.RCSendOnly, i, true, fill(8, 1))
+		if sent, err := from.Send(clock.Time(i)*clock.Time(10*time.Second), out.Frames()); sent != 1 || err != nil {
+			t.Fatalf("sent %d, %v", sent, err)
+		}
+		out.Consume(1)
+		for from.out.release(); len(from.out.held) > 0; from.out.release() {
+		}
+		for to.Recv(0, make([]wire.Packet, 8)) > 0 {
+		}
+	}
+	if k := from.Counters().SendErrors.Load() - lost; k > 0 {
+		t.Errorf("%d frames lost", k)
+	}
 }

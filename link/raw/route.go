@@ -122,7 +122,7 @@ func (r *resolver) try(q *question) (done bool) {
 		return false
 	}
 	h, err := r.look(q.n.flow)
-	if h == nil && errors.Is(err, errUnresolved) && now.Sub(q.begun) < giveUp {
+	if h == nil && unanswered(err) && now.Sub(q.begun) < giveUp {
 		// What was known is used until there is no hope.
 		q.next, q.delay = now.Add(q.delay), min(2*q.delay, lastRetry)
 		return false
@@ -153,6 +153,13 @@ func (r *resolver) told() bool {
 
 // errUnresolved says that the kernel knows the way but not the neighbour.
 var errUnresolved = errors.New("neighbour not resolved yet")
+
+// unanswered reports whether it is worth asking again: nobody knows yet, or the kernel was too busy to tell, as it is for
+// seconds while namespaces come and go.
+func unanswered(err error) bool {
+	return errors.Is(err, errUnresolved) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) ||
+		errors.Is(err, unix.ENOBUFS) || errors.Is(err, netlink.ErrDumpInterrupted)
+}
 
 // look asks the kernel once.
 func (r *resolver) look(f flow) (h *hop, err error) {

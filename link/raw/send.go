@@ -59,10 +59,13 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 		if staged == 0 && fault == nil {
 			f := &frames[sent]
 			t.release()
-			// The resolver may have found the way since it was looked at; then the frame is not refused any more.
-			if why := t.refusal(f); why == unix.EHOSTUNREACH && t.hold(f) {
+			// The resolver may find the way between any two looks; then the frame is not refused any more.
+			switch why := t.refusal(f); {
+			case why == 0:
+			case why == unix.EHOSTUNREACH && t.hold(f):
 				sent++
-			} else if why != 0 {
+			case why == unix.EHOSTUNREACH && t.refusal(f) == 0:
+			default:
 				t.Lose(now, f.Path, 1, why)
 				sent++
 			}
