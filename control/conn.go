@@ -82,13 +82,13 @@ func watchProcess(pidfd int, c *net.UnixConn) (*os.File, error) {
 }
 
 // converse answers requests until the connection ends.
-func (v *Session) converse(t *transport) {
+func (s *Session) converse(t *transport) {
 	var limit *bucket
-	if v.foreign {
-		limit = newBucket(v.quota.RequestRate, v.quota.RequestBurst)
+	if s.foreign {
+		limit = newBucket(s.quota.RequestRate, s.quota.RequestBurst)
 	}
 	for {
-		msg, in, err := t.receive(v.closer)
+		msg, in, err := t.receive(s.closer)
 		if limit != nil && msg != nil {
 			if d := limit.take(time.Now()); d > 0 {
 				time.Sleep(d)
@@ -103,7 +103,7 @@ func (v *Session) converse(t *transport) {
 				return
 			}
 		default:
-			reply, out := v.Handle(msg, in)
+			reply, out := s.Handle(msg, in)
 			ok := t.reply(reply, out)
 			closeAll(out)
 			if !ok {

@@ -1,6 +1,7 @@
 package dma
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"syscall"
@@ -148,7 +149,7 @@ func (c *composite) Close() error { return nil }
 
 // blame makes the fault of a part one of the whole, by which requests know it.
 func (c *composite) blame(err error) error {
-	if f, ok := err.(*Fault); ok {
+	if f := (*Fault)(nil); errors.As(err, &f) {
 		return &Fault{Mem: c, Addr: f.Addr, Err: f.Err}
 	}
 	return err

@@ -30,7 +30,7 @@ func TestFaultPlan(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the plan (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{"rules:\n- {action: explode}\n", "rules:\n- {action: drop, probabillity: 1}\n", "rules: 3\n"} {
+	for _, text := range []string{"rules:\n- {action: explode}\n", "rules:\n- {action: drop, chance: 1}\n", "rules: 3\n"} {
 		if _, err := write(text).faults(); err == nil {
 			t.Errorf("%q: no error", text)
 		}

@@ -142,10 +142,10 @@ func (p *pair) single(sent []sentPacket) []sentPacket {
 }
 
 // make makes the packet that is received.
-func (f *sentPacket) make(p *wire.Packet) {
-	p.Opcode, p.Header = f.bth().Opcode(), append([]byte(nil), f.head...)
-	p.SetPayload(f.data)
-	p.SetRun(f.run)
+func (p *sentPacket) make(to *wire.Packet) {
+	to.Opcode, to.Header = p.bth().Opcode(), append([]byte(nil), p.head...)
+	to.SetPayload(p.data)
+	to.SetRun(p.run)
 }
 
 // step goes to the next thing that happens, and reports whether anything does.
