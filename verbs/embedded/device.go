@@ -131,10 +131,13 @@ func (d *Device) Open() (*verbs.Context, error) {
 // down (SetLink).
 func (d *Device) NIC() *nic.Device { return d.nic }
 
+// closing is how long sessions have to end: they do at once, unless the machine is busy.
+const closing = 10 * time.Second
+
 // Close takes the device down as a daemon does that is told to end: what was posted is flushed, contexts hear
 // DEVICE_FATAL, and whatever they do next fails with verbs.ErrDeviceFatal.
 func (d *Device) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	err := d.server.Shutdown(ctx)
 	if errors.Is(err, control.ErrServerClosed) {
