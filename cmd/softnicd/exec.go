@@ -100,13 +100,13 @@ func (o *execOptions) run(ctx context.Context, f *pflag.FlagSet, args []string) 
 			return notRunnable(args[0], err)
 		}
 	}
-	dir, err := os.MkdirTemp("", "softnicd-exec-")
+	dir, err := newTempDir()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer dir.remove()
 	if o.standalone {
-		d, err := startPrivate(ctx, f, dir)
+		d, err := startPrivate(ctx, f, dir.path)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (o *execOptions) run(ctx context.Context, f *pflag.FlagSet, args []string) 
 		values[dropin.EnvSocket] = d.socket
 	}
 	if o.sysfs {
-		tree, err := newSysfs(filepath.Join(dir, "sys"), values[dropin.EnvSocket])
+		tree, err := newSysfs(filepath.Join(dir.path, "sys"), values[dropin.EnvSocket])
 		if err != nil {
 			return err
 		}

@@ -190,6 +190,32 @@ func TestFirstUse(t *testing.T) {
 	}
 }
 
+// What an exec leaves behind that is killed, the next one removes; of one that lives it touches nothing.
+func TestStandaloneKilled(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var killed, alive *program
+	for _, p := range []**program{&killed, &alive} {
+		*p = startExec(t, []string{"--standalone"}, "sh", "-c", "echo ready; exec sleep 60")
+		until(t, *p, "ready")
+	}
+	if err := killed.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-killed.ended
+	if got := command(t, nil, softnicd, "exec", "--standalone", "--", "true"); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v: want the folder of the one that lives", left, err)
+	}
+	if err := alive.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-alive.ended
+	empty(t, os.Getenv("TMPDIR"))
+}
+
 // Without a compiler exec says so, and what else there is; libraries that were made before need none.
 func TestNoCompiler(t *testing.T) {
 	program := elsewhere(t)
