@@ -94,7 +94,8 @@ var started []*daemon
 // network is the first half of all addresses: LIDs are the second.
 var network = [2]byte{127, byte(2 + rand.N(250))}
 
-// startDaemon starts a daemon on a loopback address that nobody uses.
+// startDaemon starts a daemon on a loopback address that nobody uses. Programs ask for a timeout of 67 ms and 7 retries: where
+// more threads spin than there are processors a daemon may get none for half a second, and its peer would take it for dead.
 func startDaemon() (*daemon, error) {
 	dir, err := os.MkdirTemp("", "softnicd-interop-daemon-")
 	if err != nil {
@@ -103,7 +104,7 @@ func startDaemon() (*daemon, error) {
 	for range 8 {
 		d := &daemon{socket: filepath.Join(dir, "softnicd.sock"), ended: make(chan error, 1)}
 		d.address = netip.AddrFrom4([4]byte{network[0], network[1], byte(rand.N(256)), byte(1 + rand.N(254))})
-		d.cmd = exec.Command(softnicd, "run", "--socket", d.socket, "--device", "softnic0="+d.address.String(), "--log-level", "warn")
+		d.cmd = exec.Command(softnicd, "run", "--socket", d.socket, "--device", "softnic0="+d.address.String(), "--log-level", "warn", "--ack-floor", "1s")
 		d.cmd.Stderr = &d.stderr
 		d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := d.cmd.Start(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Without rdma_cm qperf addresses its peer by a LID. RoCE has none, so that it is run with --lids. With rdma_cm (its
-// --cm_teardown and the tests of RDS) it needs the connection manager.
+// Without rdma_cm qperf addresses its peer by a LID. RoCE has none, so that it is run with --lids. With -cm1 it needs the
+// connection manager. Debian's has no tests of XRC.
 func TestQperf(t *testing.T) {
 	tests := []string{
 		"rc_bi_bw", "rc_bw", "rc_lat", "uc_bi_bw", "uc_bw", "uc_lat", "ud_bi_bw", "ud_bw", "ud_lat",

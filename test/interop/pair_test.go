@@ -59,7 +59,7 @@ func (p pair) flags(d *daemon) []string {
 func (p pair) run(t *testing.T, a, b *daemon) {
 	limit := p.limit
 	if limit == 0 {
-		limit = 40 * time.Second
+		limit = 90 * time.Second // of a machine that does much else
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
