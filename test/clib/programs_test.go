@@ -30,14 +30,14 @@ var builds = []compilation{
 	{
 		name:  "sanitized",
 		flags: []string{"-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"},
-		args:  map[string]string{"test_register": "3000"},
+		args:  map[string]string{"test_register": "3000", "test_swap": "200"},
 	},
 	plain,
 	{
 		name:   "valgrind",
 		flags:  []string{"-g"},
 		before: []string{"valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"},
-		args:   map[string]string{"test_register": "500"},
+		args:   map[string]string{"test_register": "500", "test_swap": "20 quick"},
 		// It makes of signals what it has time for, and says nothing of memory that test_rc does not.
 		without: map[string]bool{"test_signals": true},
 	},
@@ -121,7 +121,7 @@ func (b *compilation) run(t *testing.T, name, program, libs string) {
 	defer cancel()
 	args := append(append([]string{}, b.before...), program)
 	if a := b.args[name]; a != "" {
-		args = append(args, a)
+		args = append(args, strings.Fields(a)...)
 	}
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libs, "SOFTNICD_SOCKET="+socket, "TEST_DEVICE=softnic0")
