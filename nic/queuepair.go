@@ -160,6 +160,9 @@ func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
 		q.completeSelected(r, c)
 		return
 	}
+	if q.path != nil && !q.path.Runs {
+		q.shard.delivered++
+	}
 	queue := uint8(abi.QueueRecv)
 	if q.srq != nil {
 		queue = abi.QueueSharedRecv
