@@ -16,7 +16,6 @@ const beSoftnicd = "SOFTNICD_TEST_BE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beSoftnicd) != "" {
-		os.Unsetenv(beSoftnicd)
 		main()
 	}
 	os.Exit(m.Run())
