@@ -163,7 +163,7 @@ func (s *shard) clearance() int {
 }
 
 // elsewhere hands a packet over if it is another shard's, and reports so.
-func (s *shard) elsewhere(now clock.Time, p *wire.Packet) bool {
+func (s *shard) elsewhere(p *wire.Packet) bool {
 	if s.roads.to == nil {
 		return false
 	}
