@@ -3,60 +3,47 @@ package nic
 import (
 	"testing"
 	"time"
-
-	"github.com/softnic/softnicd/abi"
-	"github.com/softnic/softnicd/cq"
 )
 
-// answering is an application that answers while it is told of a message.
-type answering func()
-
-func (a answering) Notify(uint64, uint32) { a() }
-
-// The acknowledgement of a message and what its application answers leave in one round, also where a device does not wait
-// in virtual time.
+// The acknowledgement of a message leaves in one round with what its application answers while the shard gives it a moment,
+// and does not wait for one that does not answer.
 func TestAnswerLeavesWithAcknowledgement(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		answers bool
-		frames  int
-	}{{"an answer", true, 2}, {"none", false, 1}} {
+		name     string
+		messages int
+		answers  int // at which of the moments
+		moments  int
+		frames   int
+	}{
+		{"at once", 1, 1, 1, 2},
+		{"later", 1, 3, 3, 2},
+		{"not at all", 1, 0, answerLooks, 1},
+		{"messages come fast", 2, 1, 0, 1},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, a, b := newPair(t, nil)
-			var y *endpoint
-			block := make([]byte, abi.CQBlockSize(64))
-			queue, err := b.ctx.CreateCQ(CQConfig{Block: block, Entries: 64, Notifier: answering(func() {
-				if c.answers {
-					y.postSend(sendWQE(2))
-				}
-			})})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := cq.NewReader(block, queue.Capacity())
-			if err != nil {
-				t.Fatal(err)
-			}
-			x := a.newQP(t, nil)
-			y = b.newQP(t, func(c *QPConfig) { c.RecvCQ = queue })
+			x, y := a.newQP(t, nil), b.newQP(t, nil)
 			x.connect(t, y)
 			y.connect(t, x)
-			y.postRecv(1)
-			x.postRecv(1)
 			w.run(time.Millisecond)
-
-			r.ReqNotify(abi.ArmNext)
-			x.postSend(sendWQE(1))
+			moments := 0
+			b.dev.shards[0].moment = func() {
+				if moments++; moments == c.answers {
+					y.postSend(sendWQE(2))
+				}
+			}
+			x.postRecv(1)
+			for range c.messages {
+				y.postRecv(1)
+				x.postSend(sendWQE(1))
+			}
+			b.dev.Step(w.now) // takes the bell of the receives
 			a.dev.Step(w.now)
-			b.dev.cfg.Manual = false // it yields and looks, as a device with a goroutine does
+			b.dev.cfg.Manual = false // a device that lives in virtual time does not wait
 			b.dev.Step(w.now)
 			b.dev.cfg.Manual = true
-			if n := a.dev.shards[0].port.(*cable).waiting; n != c.frames {
-				t.Errorf("%d frames left in the round of the message, want %d", n, c.frames)
-			}
-			w.run(time.Millisecond)
-			if n := len(a.poll(t)); n != c.frames {
-				t.Errorf("%d completions where the message came from, want %d", n, c.frames)
+			if n := a.dev.shards[0].port.(*cable).waiting; n != c.frames || moments != c.moments {
+				t.Errorf("%d frames left after %d moments, want %d and %d", n, moments, c.frames, c.moments)
 			}
 		})
 	}
