@@ -1,0 +1,140 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// example is a program in C that is the same at both ends: Debian's in the machine, and here under softnicd exec.
+type example struct {
+	args  []string
+	gid   string // the option that takes the GID index
+	want  string // what the client prints when it did its work
+	smoke bool   // among what CI runs
+}
+
+var examples = []example{
+	{[]string{"ibv_rc_pingpong", "-n", "50", "-c"}, "-g", "50 iters in", true},
+	{[]string{"ibv_rc_pingpong", "-n", "20", "-m", "4096", "-s", "65536", "-c"}, "-g", "20 iters in", false},
+	{[]string{"ibv_rc_pingpong", "-n", "50", "-e"}, "-g", "50 iters in", false},
+	{[]string{"ibv_uc_pingpong", "-n", "20", "-c"}, "-g", "20 iters in", false},
+	{[]string{"ibv_ud_pingpong", "-n", "20", "-s", "1024", "-c"}, "-g", "20 iters in", false},
+	{[]string{"ibv_srq_pingpong", "-n", "50", "-c"}, "-g", "50 iters in", true},
+	{[]string{"ib_send_bw", "-n", "50", "-s", "65536", "-F"}, "-x", "BW average", false},
+	{[]string{"ib_send_bw", "-n", "50", "-s", "1024", "-c", "UD", "-F"}, "-x", "BW average", false},
+	{[]string{"ib_write_bw", "-n", "50", "-s", "65536", "-F"}, "-x", "BW average", true},
+	{[]string{"ib_write_bw", "-n", "50", "-s", "8388608", "-t", "2", "-F"}, "-x", "BW average", false},
+	{[]string{"ib_read_bw", "-n", "50", "-s", "65536", "-F"}, "-x", "BW average", false},
+	{[]string{"ib_atomic_bw", "-n", "50", "-A", "FETCH_AND_ADD", "-F"}, "-x", "BW average", false},
+	{[]string{"ib_send_lat", "-n", "50", "-s", "2", "-F"}, "-x", "t_avg", false},
+	{[]string{"ib_write_lat", "-n", "50", "-s", "2", "-F"}, "-x", "t_avg", false},
+	{[]string{"ib_read_lat", "-n", "50", "-s", "64", "-F"}, "-x", "t_avg", false},
+	{[]string{"ib_atomic_lat", "-n", "50", "-A", "CMP_AND_SWAP", "-F"}, "-x", "t_avg", false},
+}
+
+// index is the place of an address family's GID in a table that is a link-local address, one of IPv4, one of IPv6; both
+// devices have such a one.
+var index = map[string]string{"v4": "1", "v6": "2"}
+
+// TestPrograms runs rdma-core's examples and perftest between the machine and softnicd exec, either as the server.
+func TestPrograms(t *testing.T) {
+	m := theMachine(t)
+	for _, link := range []string{"udp", "raw"} {
+		t.Run(link, func(t *testing.T) {
+			if link == "raw" {
+				full(t)
+			}
+			d := startDaemon(t, m, "--link", link)
+			for _, family := range []string{"v4", "v6"} {
+				for _, e := range examples {
+					t.Run(family+"/"+strings.Join(e.args, " "), func(t *testing.T) {
+						if !e.smoke || family == "v6" {
+							full(t)
+						}
+						if _, err := exec.LookPath(e.args[0]); err != nil {
+							t.Skipf("%s is missing", e.args[0])
+						}
+						if _, err := exec.LookPath("cc"); err != nil {
+							t.Skip("cc is missing, so exec has no libraries")
+						}
+						t.Run("we serve", func(t *testing.T) { e.run(t, m, d, index[family], false) })
+						t.Run("we call", func(t *testing.T) { e.run(t, m, d, index[family], true) })
+					})
+				}
+			}
+		})
+	}
+}
+
+// run runs both ends. They find each other by TCP over IPv4, whatever the family of their GIDs.
+func (e example) run(t *testing.T, m *machine, d *daemon, gid string, weCall bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	port := 19000 + ports
+	ports++
+	args := slices.Concat(e.args, []string{e.gid, gid, "-p", fmt.Sprint(port)})
+	program, err := softnicd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := func(args []string) *exec.Cmd {
+		return m.beside(ctx, slices.Concat([]string{program, "exec", "--socket", d.socket, "--"}, args)...)
+	}
+	there := func(args []string) *exec.Cmd { return m.in(ctx, strings.Join(args, " ")) }
+	var server, client *exec.Cmd
+	if weCall {
+		server, client = there(args), here(append(args, machine4.String()))
+	} else {
+		server, client = here(args), there(append(args, bridge4.String()))
+	}
+	var said, answered lockedBuffer
+	server.Stdout, server.Stderr = &said, &said
+	client.Stdout, client.Stderr = &answered, &answered
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	defer func() {
+		if t.Failed() {
+			t.Logf("server:\n%s\nclient:\n%s", said.String(), answered.String())
+		}
+	}()
+	m.listens(t, port, !weCall)
+	if err := client.Run(); err != nil {
+		cancel()
+		t.Fatalf("client: %v, server: %v", err, <-ended)
+	}
+	if err := <-ended; err != nil {
+		t.Fatalf("server: %v", err)
+	}
+	if !strings.Contains(answered.String(), e.want) {
+		t.Errorf("the client does not say %q", e.want)
+	}
+}
+
+var ports int
+
+// listens waits until somebody listens on a TCP port, without a connection.
+func (m *machine) listens(t *testing.T, port int, here bool) {
+	t.Helper()
+	line := fmt.Sprintf("grep -q ':%04X 0*:0000 0A' /proc/net/tcp /proc/net/tcp6", port)
+	for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		look := m.in(ctx, line)
+		if here {
+			look = m.beside(ctx, "sh", "-c", line)
+		}
+		err := look.Run()
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	t.Fatalf("nobody listens on port %d", port)
+}
