@@ -44,6 +44,25 @@ func (p *Process) Check(addr, n uint64, write bool) error {
 		}
 		defer unix.Close(fd)
 	}
+	// A kernel that can be asked about an address need not print all of its process's mappings.
+	for next := addr; ; {
+		m, errno := askMapping(fd, next)
+		switch {
+		case errno == unix.ENOENT:
+			return p.errorf(unix.EFAULT, "nothing is mapped at %#x", next)
+		case errno != 0:
+			return p.checkLines(fd, addr, last, write)
+		case !m.allows(write):
+			return p.errorf(unix.EACCES, "the page at %#x is %s", next, m.prot)
+		case m.last >= last:
+			return nil
+		}
+		next = m.last + 1
+	}
+}
+
+// checkLines is Check of [addr, last] by what /proc/PID/maps says.
+func (p *Process) checkLines(fd int, addr, last uint64, write bool) error {
 	next := addr // every byte before it is good
 	lines := bufio.NewScanner(&preader{fd: fd})
 	lines.Buffer(make([]byte, 0, 8192), 1<<20)
@@ -56,7 +75,7 @@ func (p *Process) Check(addr, n uint64, write bool) error {
 			continue
 		case m.first > next:
 			return p.errorf(unix.EFAULT, "nothing is mapped at %#x", next)
-		case m.prot[0] != 'r', write && m.prot[1] != 'w':
+		case !m.allows(write):
 			return p.errorf(unix.EACCES, "the page at %#x is %s", next, m.prot)
 		case m.last >= last:
 			return nil
@@ -78,6 +97,9 @@ type mapping struct {
 	first, last uint64
 	prot        string // "rw-p"
 }
+
+// allows reports whether the process itself may read there, and if write also write.
+func (m *mapping) allows(write bool) bool { return m.prot[0] == 'r' && (!write || m.prot[1] == 'w') }
 
 // parseMapping reads "5636dfb8c000-5636dfb8f000 r--p 00000000 fe:00 247741  /usr/bin/sed".
 func parseMapping(line string) (m mapping, ok bool) {

@@ -61,6 +61,14 @@ func TestProcessCheck(t *testing.T) {
 			if err := p.Check(base+c.first, c.n, c.write); !errors.Is(err, c.want) {
 				t.Errorf("%s: %d bytes at %d, write %v: %v; want %v", way, c.n, c.first, c.write, err, c.want)
 			}
+			// The same where the kernel cannot be asked.
+			if last := base + c.first + c.n - 1; c.n > 0 && last >= base+c.first {
+				maps := must[int](t)(unix.Open("/proc/self/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0))
+				if err := p.checkLines(maps, base+c.first, last, c.write); !errors.Is(err, c.want) {
+					t.Errorf("%s: %d bytes at %d by lines, write %v: %v; want %v", way, c.n, c.first, c.write, err, c.want)
+				}
+				unix.Close(maps)
+			}
 		}
 	}
 }
