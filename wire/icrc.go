@@ -29,6 +29,27 @@ func StartChecksum(p *Path, udpLen int, id uint16) Checksum {
 	return startChecksum(&p.Source, &p.Dest, p.SourcePort, udpLen, id, dontFragment)
 }
 
+// Numbered is c, a checksum that [StartChecksum] has just begun with identification 0 for p, with identification id.
+func (c Checksum) Numbered(p *Path, id uint16) Checksum {
+	if !isIPv4(&p.Source) || !isIPv4(&p.Dest) {
+		return c
+	}
+	if int(id) < len(idDeltas) {
+		return c ^ idDeltas[id]
+	}
+	return c ^ IDDelta(id, 0)
+}
+
+// idDeltas are those of the segments of a group.
+var idDeltas = makeIDDeltas()
+
+func makeIDDeltas() (t [128]Checksum) {
+	for id := range t {
+		t[id] = IDDelta(uint16(id), 0)
+	}
+	return t
+}
+
 // dontFragment is the DF flag as the upper half of the IPv4 fragment field.
 const dontFragment = 0x40
 

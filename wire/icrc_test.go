@@ -144,3 +144,17 @@ func BenchmarkFindID(b *testing.B) {
 		_, _ = FindID(0x12345678, 4124)
 	}
 }
+
+// Segments of a group differ in their identification alone, and what they have in common is summed up once.
+func TestNumbered(t *testing.T) {
+	for _, p := range []*Path{path4, path6} {
+		for _, n := range []int{24, 4120, 65500} {
+			base := StartChecksum(p, n, 0)
+			for _, id := range []uint16{0, 1, 2, 63, 127, 128, 0x8000, 0xffff} {
+				if got, want := base.Numbered(p, id), StartChecksum(p, n, id); got != want {
+					t.Errorf("%v, %d bytes, identification %d: %08x, want %08x", p.Source.Addr(), n, id, got, want)
+				}
+			}
+		}
+	}
+}

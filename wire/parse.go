@@ -22,6 +22,12 @@ type Datagram struct {
 	// NoDF says that the IPv4 header had DF clear, which the ICRC covers too. No sender worth the name does that, so
 	// who cannot see the header leaves it false.
 	NoDF bool
+	// Merged says that between this call of [Parse] and the next nothing but Bytes and ID changes, so that what is the same
+	// is summed up once.
+	Merged bool
+
+	prefix Checksum // of the headers of datagrams of so many bytes, with identification 0
+	length int
 }
 
 // Drop is why a datagram is no packet. The reasons count those of a port.
@@ -104,12 +110,7 @@ func Parse(p *Packet, d *Datagram) Drop {
 func (d *Datagram) checkICRC(headers int) bool {
 	b := d.Bytes
 	end := len(b) - ICRCSize
-	flags := uint8(dontFragment)
-	if d.NoDF {
-		flags = 0
-	}
-	start := startChecksum(&d.Source, &d.Dest, d.SourcePort, udpLen+len(b), d.ID, flags)
-	want := start.BTH(b[:headers]).Update(b[headers:end])
+	want := d.start().BTH(b[:headers]).Update(b[headers:end])
 	delta := want ^ Checksum(binary.LittleEndian.Uint32(b[end:]))
 	if delta == 0 {
 		return true
@@ -122,4 +123,22 @@ func (d *Datagram) checkICRC(headers int) bool {
 		d.ID ^= change
 	}
 	return ok
+}
+
+// start returns the checksum of the headers in front of the BTH.
+func (d *Datagram) start() Checksum {
+	n := len(d.Bytes)
+	if d.NoDF {
+		return startChecksum(&d.Source, &d.Dest, d.SourcePort, udpLen+n, d.ID, 0)
+	}
+	if !d.Merged || int(d.ID) >= len(idDeltas) {
+		return startChecksum(&d.Source, &d.Dest, d.SourcePort, udpLen+n, d.ID, dontFragment)
+	}
+	if d.length != n {
+		d.prefix, d.length = startChecksum(&d.Source, &d.Dest, d.SourcePort, udpLen+n, 0, dontFragment), n
+	}
+	if !isIPv4(&d.Source) || !isIPv4(&d.Dest) {
+		return d.prefix
+	}
+	return d.prefix ^ idDeltas[d.ID]
 }

@@ -202,3 +202,32 @@ func BenchmarkParseForeignID4KiB(b *testing.B) {
 		}
 	}
 }
+
+// A group that the kernel merged is parsed with one Datagram, whose segments differ in their bytes and identification.
+func TestParseMerged(t *testing.T) {
+	for _, p := range []*Path{path4, path6} {
+		merged := Datagram{Source: p.Source, Dest: p.Dest, SourcePort: p.SourcePort, Merged: true}
+		for i := range 140 {
+			n := 64
+			if i%50 == 49 {
+				n = 24 // the last of a group is shorter
+			}
+			d := seal(p, uint16(i), packet(RCSendMiddle, n, 0))
+			merged.Bytes, merged.ID, merged.IDKnown = d.Bytes, uint16(i), i%2 == 0
+			var q Packet
+			if drop := Parse(&q, &merged); drop != Accepted || q.Len != n-BTHSize-ICRCSize {
+				t.Fatalf("%v, segment %d: %v, %d bytes", p.Source.Addr(), i, drop, q.Len)
+			}
+			if merged.IDKnown = true; p.Source.Is4() {
+				merged.ID++
+				if drop := Parse(&q, &merged); drop != DropICRC {
+					t.Fatalf("segment %d with the identification of the next: %v", i, drop)
+				}
+			}
+			merged.Bytes[len(merged.Bytes)-1] ^= 1
+			if merged.ID = uint16(i); Parse(&q, &merged) != DropICRC {
+				t.Fatalf("%v, segment %d: a bad ICRC was accepted", p.Source.Addr(), i)
+			}
+		}
+	}
+}

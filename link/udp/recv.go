@@ -79,7 +79,7 @@ func (p *Port) open(r *batch.Received) {
 	in := &p.in
 	in.rest, in.segment = r.Bytes, len(r.Bytes)
 	d, name := &in.datagram, r.Name
-	*d = wire.Datagram{Dest: r.Socket.GID}
+	*d = wire.Datagram{Dest: r.Socket.GID, Merged: true}
 	d.SourcePort = binary.BigEndian.Uint16(name[2:])
 	if r.Socket.Addr.Is4() {
 		d.Source = ib.GID{10: 0xff, 11: 0xff, 12: name[4], 13: name[5], 14: name[6], 15: name[7]}

@@ -28,6 +28,9 @@ type Stage struct {
 	iovecs [maxIovecs + 1]Iovec // the last is for alone
 	used   int
 	first  int // iovec of the current message
+	// What the ICRCs of the current message's frames of one length begin with, identification 0.
+	prefix wire.Checksum
+	length int
 	arena  []byte
 	single []byte
 }
@@ -42,7 +45,7 @@ func (s *Stage) Init() {
 func (s *Stage) Reset() { s.used, s.first, s.arena = 0, 0, s.arena[:0] }
 
 // begin starts a message.
-func (s *Stage) begin() { s.first = s.used }
+func (s *Stage) begin() { s.first, s.length = s.used, 0 }
 
 // message returns the iovecs of the current message, good until the next Reset.
 func (s *Stage) message() []Iovec { return s.iovecs[s.first:s.used] }
@@ -65,13 +68,14 @@ func (s *Stage) reserve(n int) []byte {
 // else as a copy, with the ICRC made over the copy, since the owner may write what we read. The ICRC is that of a
 // datagram along path with the IPv4 identification id. The error is the fault of the frame's payload.
 func (s *Stage) add(f *wire.Frame, path *wire.Path, id uint16) error {
+	sum := s.checksum(f, path, id)
 	if f.Stable && f.PayloadLen() >= gatherFrom {
-		if ok, err := s.gather(f, path, id); ok {
+		if ok, err := s.gather(f, sum); ok {
 			return err
 		}
 	}
 	begin := len(s.arena)
-	b, err := copyFrame(s.arena, f, path, id)
+	b, err := copyFrame(s.arena, f, sum)
 	if err != nil {
 		return err
 	}
@@ -80,10 +84,18 @@ func (s *Stage) add(f *wire.Frame, path *wire.Path, id uint16) error {
 	return nil
 }
 
+// checksum begins the ICRC of a frame: everything in front of its payload. The frames of a message are of one path.
+func (s *Stage) checksum(f *wire.Frame, path *wire.Path, id uint16) wire.Checksum {
+	if n := f.Len(); n != s.length {
+		s.prefix, s.length = wire.StartChecksum(path, udpHeader+n, 0), n
+	}
+	return s.prefix.Numbered(path, id).BTH(f.Header())
+}
+
 // alone copies a frame, with n bytes in front of it for the caller to fill in, where it disturbs no message. The bytes
 // and the iovec are good until the next call.
 func (s *Stage) alone(f *wire.Frame, n int, path *wire.Path) ([]byte, []Iovec, error) {
-	b, err := copyFrame(s.single[:n], f, path, 0)
+	b, err := copyFrame(s.single[:n], f, wire.StartChecksum(path, udpHeader+f.Len(), 0).BTH(f.Header()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,9 +103,8 @@ func (s *Stage) alone(f *wire.Frame, n int, path *wire.Path) ([]byte, []Iovec, e
 	return b, s.iovecs[maxIovecs:], nil
 }
 
-// copyFrame appends the whole datagram to b, which has room for it.
-func copyFrame(b []byte, f *wire.Frame, path *wire.Path, id uint16) ([]byte, error) {
-	sum := wire.StartChecksum(path, udpHeader+f.Len(), id).BTH(f.Header())
+// copyFrame appends the whole datagram to b, which has room for it. sum is its checksum so far.
+func copyFrame(b []byte, f *wire.Frame, sum wire.Checksum) ([]byte, error) {
 	b = append(b, f.Header()...)
 	body := len(b)
 	b = b[:body+f.PayloadLen()]
@@ -111,7 +122,7 @@ var zeros [4]byte
 
 // gather refers to the payload where it lies, between a header and a trailer in the arena. It does nothing and returns
 // false if some of the memory cannot be addressed.
-func (s *Stage) gather(f *wire.Frame, path *wire.Path, id uint16) (ok bool, err error) {
+func (s *Stage) gather(f *wire.Frame, sum wire.Checksum) (ok bool, err error) {
 	pieces := f.Payload()
 	begin, used, last := len(s.arena), s.used, Iovec{}
 	if used > 0 {
@@ -133,7 +144,6 @@ func (s *Stage) gather(f *wire.Frame, path *wire.Path, id uint16) (ok bool, err 
 		}
 		s.append(b)
 	}
-	sum := wire.StartChecksum(path, udpHeader+f.Len(), id).BTH(f.Header())
 	err = dma.Guarded(func() {
 		for i := range pieces {
 			sum = sum.Update(pieces[i].Mem.Bytes(pieces[i].Off, pieces[i].Len))
