@@ -25,7 +25,7 @@
 package abi
 
 // Version is the layout's version. The daemon refuses a client of another one with EPROTONOSUPPORT and a sentence.
-const Version = 1
+const Version = 2
 
 // CacheLine separates words that different sides write.
 const CacheLine = 64

@@ -37,7 +37,7 @@ SOFTNIC_ASSERT(offsetof(struct softnic_sge, lkey) == 12, "softnic_sge.lkey");
 /*
  * Version is the layout's version. The daemon refuses a client of another one with EPROTONOSUPPORT and a sentence.
  */
-#define SOFTNIC_VERSION 1
+#define SOFTNIC_VERSION 2
 
 /*
  * CacheLine separates words that different sides write.
