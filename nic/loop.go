@@ -17,6 +17,11 @@ const (
 	// spin is how long a shard looks around after its last work before it sleeps. It yields its processor meanwhile:
 	// the application that it waits for may need it.
 	spin = 50 * time.Microsecond
+	// hogged is longer than a yield takes among threads that yield as well, and less than a slice of the kernel's.
+	hogged = time.Millisecond
+	// hogs is how many such yields in a row make a shard do without for withoutYield.
+	hogs         = 3
+	withoutYield = 500 * time.Millisecond
 	// nap is the least time worth sleeping.
 	nap = 30 * time.Microsecond
 	// fine is the longest time that is slept with the precision of nanoseconds; longer ones have milliseconds.
@@ -158,13 +163,17 @@ func (s *shard) run() {
 	dma.GuardGoroutine()
 	defer close(s.wait.done)
 	worked := s.time()
+	var neighbours neighbours
 	for !s.wait.stop {
 		now := s.time()
 		switch {
 		case s.round(now):
 			worked = now
-		case now.Sub(worked) < spin, s.roads.stalled:
+		case now.Sub(worked) < spin && neighbours.yield(now), s.roads.stalled:
 			yield()
+			if soleProcessor {
+				neighbours.judge(now, s.time())
+			}
 		default:
 			if !s.sleep() || len(s.dev.shards) == 1 {
 				worked = s.time()
@@ -179,6 +188,32 @@ func (s *shard) run() {
 	s.in.mu.Unlock()
 	for _, c := range queue {
 		c.do(s.now)
+	}
+}
+
+// soleProcessor says that there is one processor for everybody.
+var soleProcessor = runtime.NumCPU() == 1
+
+// neighbours is what a shard knows about who else wants its only processor. An application that looks at its memory until
+// it changes, as ib_write_lat does, keeps the processor to the end of its slice, some milliseconds. What comes meanwhile
+// makes the kernel take it away at once for a shard that sleeps, but not for one that yielded. Among threads that yield,
+// yielding is much quicker than sleeping.
+type neighbours struct {
+	hogs    int        // yields in a row that took long
+	shunned clock.Time // until when they get no more of them
+}
+
+// yield tells whether it is worth it.
+func (n *neighbours) yield(now clock.Time) bool { return !now.Before(n.shunned) }
+
+// judge is told when a yield began and when it ended.
+func (n *neighbours) judge(began, ended clock.Time) {
+	if ended.Sub(began) < hogged {
+		n.hogs = 0
+		return
+	}
+	if n.hogs++; n.hogs == hogs {
+		n.hogs, n.shunned = 0, ended.Add(withoutYield)
 	}
 }
 
