@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop interop-rxe clib sim-long cq-cycles mutants mutants-page bench ratios plots fuzz header links clean
+.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop interop-rxe interop-rxe-bench clib sim-long cq-cycles mutants mutants-page bench ratios plots fuzz header links clean
 
 all: build
 
@@ -63,6 +63,11 @@ interop:
 # either side asking. Half an hour under emulation; `unit` has some of each kind.
 interop-rxe:
 	$(GO) test ./test/interop/rxe/... -count=1 -timeout 90m -v -rxe.all
+
+# rxe and softnicd by the same perftest commands inside two such machines, in turns: the table for docs/performance.md, eight
+# minutes on a quiet host. It needs root and the harness.
+interop-rxe-bench:
+	$(GO) run ./test/interop/rxebench
 
 # The C programs of dropin/test as they are, sanitized and under valgrind, with 100,000 registrations; and pyverbs' tests.
 clib:
