@@ -87,17 +87,3 @@ func datagrams(addrs []netip.Addr, port uint16) []bpf.Instruction {
 	program = append(program, is(offPort6, 2, uint32(port))...)
 	return append(append(program, v6...), refuse)
 }
-
-// attach gives a socket its filter, in place of an earlier one.
-func attach(fd int, program []bpf.Instruction) error {
-	raw, err := bpf.Assemble(program)
-	if err != nil {
-		return err
-	}
-	filter := make([]unix.SockFilter, len(raw))
-	for i, r := range raw {
-		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
-	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
-}

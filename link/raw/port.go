@@ -165,7 +165,7 @@ func (p *Port) filter() []bpf.Instruction {
 // attach makes the filters those of the addresses and groups as they are.
 func (p *Port) attach() error {
 	for _, s := range p.in.Sockets {
-		if err := attach(s.FD, p.filter()); err != nil {
+		if err := batch.Attach(s.FD, unix.SO_ATTACH_FILTER, p.filter()); err != nil {
 			return fmt.Errorf("filter of a packet socket: %w", err)
 		}
 	}

@@ -42,12 +42,11 @@ func (s *Shards) SetInterface(index int) error {
 }
 
 func (s *Shards) each(f func(*Port) error) error {
+	var errs []error
 	for _, p := range s.ports {
-		if err := f(p); err != nil {
-			return err
-		}
+		errs = append(errs, f(p))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // ReceiveBuffer is that of the port that receives.
@@ -61,9 +60,5 @@ func (s *Shards) Leave(group ib.GID) { s.ports[0].Leave(group) }
 
 // Close closes all ports.
 func (s *Shards) Close() error {
-	var errs []error
-	for _, p := range s.ports {
-		errs = append(errs, p.Close())
-	}
-	return errors.Join(errs...)
+	return s.each((*Port).Close)
 }

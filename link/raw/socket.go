@@ -40,7 +40,7 @@ func listen(ifindex int, program []bpf.Instruction, buffer int) (*batch.Socket, 
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
 	// Linux before 4.20 has not got this; then the filter refuses them, which costs more.
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-	if err = attach(fd, program); err == nil {
+	if err = batch.Attach(fd, unix.SO_ATTACH_FILTER, program); err == nil {
 		err = bind(fd, ifindex)
 	}
 	if err != nil {

@@ -94,7 +94,8 @@ func (s *Shards) SetAddrs(addrs []netip.Addr) (err error) {
 	}
 	if len(s.ports) > 1 {
 		for _, r := range changes[0].opened {
-			if err := attach(r.FD, s.steer(len(s.ports))); err != nil {
+			// Any of those that share the port serves.
+			if err := batch.Attach(r.FD, unix.SO_ATTACH_REUSEPORT_CBPF, s.steer(len(s.ports))); err != nil {
 				return fmt.Errorf("steering of UDP port on %s: %w", r.Addr, err)
 			}
 		}
@@ -129,20 +130,6 @@ func share(fd int) error {
 		return fmt.Errorf("SO_REUSEPORT: %w", err)
 	}
 	return nil
-}
-
-// attach gives the sockets that share a port their program; any of them serves.
-func attach(fd int, program []bpf.Instruction) error {
-	raw, err := bpf.Assemble(program)
-	if err != nil {
-		return err
-	}
-	filter := make([]unix.SockFilter, len(raw))
-	for i, r := range raw {
-		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
-	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
-		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
 // ReceiveBuffer is that of Port: each shard has as much.
