@@ -174,6 +174,32 @@ func (p *process) fail(what string, err error) error {
 	return wrapped
 }
 
+// daemonPatience bounds the wait for a daemon's first answer.
+const daemonPatience = 30 * time.Second
+
+// answering returns the daemon when it answers on its socket, and otherwise ends it.
+func (p *process) answering(ctx context.Context, socket string) (*process, error) {
+	late := time.After(daemonPatience)
+	for {
+		// An answer, and not only a connection: the socket listens before the devices are there.
+		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
+			return p, nil
+		}
+		select {
+		case err := <-p.done:
+			p.done <- err
+			return nil, p.fail("the daemon ended", err)
+		case <-ctx.Done():
+			p.kill()
+			return nil, fmt.Errorf("the daemon did not answer in time: %w", ctx.Err())
+		case <-late:
+			p.kill()
+			return nil, fmt.Errorf("the daemon does not answer on %s", socket)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
 // stop ends the daemon as systemd would and wants to see it drain.
 func (p *process) stop() error {
 	p.cmd.Process.Signal(syscall.SIGTERM)
@@ -203,21 +229,7 @@ func startDaemon(ctx context.Context, o *demoOptions, dir, capture string) (*pro
 	if err != nil {
 		return nil, err
 	}
-	for {
-		// An answer, and not only a connection: the socket listens before the devices are there.
-		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
-			return p, nil
-		}
-		select {
-		case err := <-p.done:
-			p.done <- err
-			return nil, p.fail("the daemon ended", err)
-		case <-ctx.Done():
-			p.kill()
-			return nil, fmt.Errorf("the daemon did not listen in time: %w", ctx.Err())
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return p.answering(ctx, socket)
 }
 
 // runApps runs receiver and sender and returns what they saw, the sender first.

@@ -12,11 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/spf13/pflag"
-
-	"github.com/softnic/softnicd/verbs"
 )
 
 // privateDaemon is the daemon of one command.
@@ -25,12 +22,8 @@ type privateDaemon struct {
 	socket string
 }
 
-const (
-	// privateAttempts bounds how often another address is tried when one is taken.
-	privateAttempts = 8
-	// privatePatience bounds the wait for its first answer.
-	privatePatience = 30 * time.Second
-)
+// privateAttempts bounds how often another address is tried when one is taken.
+const privateAttempts = 8
 
 // startPrivate starts a daemon with a socket in dir and waits until it answers. Flags that were given to exec and are run's
 // go to it. Without a device among them it gets one on a loopback address where the port is free.
@@ -109,25 +102,7 @@ func startPrivateOnce(ctx context.Context, socket string, flags []string) (*proc
 	if err != nil {
 		return nil, err
 	}
-	late := time.After(privatePatience)
-	for {
-		// An answer, and not only a connection: the socket listens before the device is there.
-		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
-			return p, nil
-		}
-		select {
-		case err := <-p.done:
-			p.done <- err
-			return nil, p.fail("the daemon of this command ended", err)
-		case <-ctx.Done():
-			p.kill()
-			return nil, ctx.Err()
-		case <-late:
-			p.kill()
-			return nil, errors.New("the daemon of this command does not answer")
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
+	return p.answering(ctx, socket)
 }
 
 // end ends the daemon, gently at first.

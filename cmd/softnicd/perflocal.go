@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/softnic/softnicd/verbs"
 )
 
 // perfLocal runs both sides here: daemons, and a server process, are children; the client is this process.
@@ -100,23 +98,5 @@ func startPerfDaemon(ctx context.Context, o *perfOptions, i int, address, socket
 	if err != nil {
 		return nil, err
 	}
-	late := time.After(perfPatience)
-	for {
-		// An answer, and not only a connection: the socket listens before the device is there.
-		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
-			return p, nil
-		}
-		select {
-		case err := <-p.done:
-			p.done <- err
-			return nil, p.fail("the daemon ended", err)
-		case <-ctx.Done():
-			p.kill()
-			return nil, ctx.Err()
-		case <-late:
-			p.kill()
-			return nil, fmt.Errorf("the daemon does not answer on %s", socket)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return p.answering(ctx, socket)
 }
