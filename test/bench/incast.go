@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -44,7 +45,9 @@ func (c *incast) run() (r incastResult, err error) {
 	if err != nil {
 		return r, err
 	}
-	child := exec.Command(self, "child", "incast")
+	ctx, cancel := context.WithTimeout(context.Background(), patience+10*c.Length)
+	defer cancel()
+	child := exec.CommandContext(ctx, self, "child", "incast")
 	child.Env, child.Stderr = append(os.Environ(), incastVariable+"="+string(text)), os.Stderr
 	out, err := child.Output()
 	if err == nil {

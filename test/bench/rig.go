@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type daemon struct {
 }
 
 // patience bounds every wait that is not a measurement.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // daemon starts softnicd on a host, with a device on its address unless args name others, and waits until it answers.
 func (s *suite) daemon(h host, args ...string) (*daemon, error) {
@@ -91,7 +92,9 @@ const perfPort = "18517"
 
 // perf measures once, with softnicd perf's arguments.
 func (p *pair) perf(args ...string) (r result, err error) {
-	server := exec.Command(p.s.binary, "perf", "--server", "--socket", p.server.socket, "--port", perfPort)
+	ctx, cancel := context.WithTimeout(context.Background(), patience+10*p.s.length)
+	defer cancel()
+	server := exec.CommandContext(ctx, p.s.binary, "perf", "--server", "--socket", p.server.socket, "--port", perfPort)
 	says, err := server.StderrPipe()
 	if err != nil {
 		return r, err
@@ -108,7 +111,7 @@ func (p *pair) perf(args ...string) (r result, err error) {
 	time.Sleep(20 * time.Millisecond)
 	all := []string{"perf", args[0], "--connect", p.server.host.address, "--socket", p.client.socket, "--port", perfPort,
 		"--duration", p.s.length.String(), "-o", "json"}
-	client := exec.Command(p.s.binary, append(all, args[1:]...)...)
+	client := exec.CommandContext(ctx, p.s.binary, append(all, args[1:]...)...)
 	var out, failed limited
 	client.Stdout, client.Stderr = &out, &failed
 	if err = p.client.host.start(client); err == nil {

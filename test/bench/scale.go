@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -154,7 +155,9 @@ func (r *result) at(x float64) point {
 
 // perfAll is perf for several sizes.
 func (s *suite) perfAll(args ...string) (all []result, err error) {
-	c := exec.Command(s.binary, append([]string{"perf", "--udp-port", udpPort, "-o", "json"}, args...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience+100*s.length)
+	defer cancel()
+	c := exec.CommandContext(ctx, s.binary, append([]string{"perf", "--udp-port", udpPort, "-o", "json"}, args...)...)
 	c.Stderr = os.Stderr
 	text, err := c.Output()
 	if err != nil {

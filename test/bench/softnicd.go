@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -60,7 +61,9 @@ type result struct {
 
 func (s *suite) perf(args ...string) (r result, err error) {
 	args = append([]string{"perf", "--udp-port", udpPort, "--duration", s.length.String(), "-o", "json"}, args...)
-	c := exec.Command(s.binary, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience+10*s.length)
+	defer cancel()
+	c := exec.CommandContext(ctx, s.binary, args...)
 	c.Stderr = os.Stderr
 	text, err := c.Output()
 	if err != nil {
