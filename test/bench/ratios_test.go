@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 // guard is how much worse than its floor a row may be before it fails: noise stays within, a lost optimisation does not.
 const guard = 2
 
+// quiet is the longest round trip of a cache line, in nanoseconds, on a machine that nobody else uses. It is 50 to 500.
+const quiet = 1000
+
 // lenient are rows with a limit of their own. Those that do not reach their floors on a quiet machine today have it from what they
 // reach: half of it. Those that are no ratios say as much about the machine as about us.
 var lenient = map[string]float64{
@@ -76,7 +79,9 @@ func (r *row) guarded(t *testing.T) {
 	if st.done != nil {
 		defer st.done()
 	}
+	var lines []float64
 	for range 3 {
+		lines = append(lines, cacheLine(20*time.Millisecond))
 		yardstick := 0.0
 		if st.against != nil {
 			if yardstick, err = st.against(); errors.Is(err, errSkip) {
@@ -94,6 +99,9 @@ func (r *row) guarded(t *testing.T) {
 		if r.reaches(got, r.limit()) {
 			return
 		}
+	}
+	if line := median(lines); line > quiet {
+		t.Skipf("not judged: a cache line takes %.0f ns to another thread and back, so others have the processors", line)
 	}
 	t.Error("three times worse than the limit")
 }
