@@ -164,7 +164,7 @@ func (p *pair) measureAcross(ctx context.Context, t test, port string) (run, err
 	line, _ := says.ReadString('\n')
 	if strings.TrimSpace(line) != "listening" {
 		rest, _ := io.ReadAll(says)
-		return run{}, fmt.Errorf("the server: %s %s: %v", strings.TrimSpace(line), lastLines(string(rest), 4), server.Wait())
+		return run{}, fmt.Errorf("the server: %s %s: %w", strings.TrimSpace(line), lastLines(string(rest), 4), server.Wait())
 	}
 	out, err := p.a.guest(ctx, limit, append([]string{"call", port, p.b.address}, t.args(p.o)...)...)
 	rest, _ := io.ReadAll(says)
