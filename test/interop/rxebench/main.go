@@ -105,7 +105,7 @@ func bench(ctx context.Context, o options) error {
 			for _, d := range []driver{first, 1 - first} {
 				m, err := p.measure(ctx, r.Test, d)
 				if ctx.Err() != nil {
-					return errors.New("interrupted")
+					return errors.Join(errors.New("interrupted"), report(o, results, host.load()))
 				}
 				r.add(d, m, err)
 				if err != nil {
