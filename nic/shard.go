@@ -28,8 +28,9 @@ const (
 	// stall is a gap between rounds after which the port is emptied before timers fire: what they wait for may have
 	// arrived long ago.
 	stall = time.Millisecond
-	// answerLooks is how often hearAnswer looks, half a microsecond apart.
+	// answerLooks is how often hearAnswer looks, half a microsecond apart, but for no longer than answerTime.
 	answerLooks = 4
+	answerTime  = 10 * time.Microsecond
 	// drainPackets bounds that, and quiesce. A local ring holds fewer.
 	drainPackets = 1 << 16
 )
@@ -134,9 +135,11 @@ func (s *shard) round(now clock.Time) (busy bool) {
 
 // hearAnswer gives an application that has just been told of a message a moment to answer it. The acknowledgement then leaves
 // by the same system call as the answer, and in the same group if they have one length; it would be in the way otherwise, since
-// a datagram costs the kernel 3 us. Nobody waits longer than that for an application that has nothing to say.
+// a datagram costs the kernel 3 us. Nobody waits longer than that for an application that has nothing to say; and where others
+// compute, who yields has lost the processor for milliseconds, and does it once at most.
 func (s *shard) hearAnswer() {
-	for i := 0; i < answerLooks && !s.dev.cfg.Manual && !s.doorbells(false); i++ {
+	begun := s.time()
+	for i := 0; i < answerLooks && !s.dev.cfg.Manual && !s.doorbells(false) && s.time().Sub(begun) < answerTime; i++ {
 		s.moment()
 	}
 }
