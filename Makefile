@@ -101,8 +101,9 @@ links:
 	$(GO) test -count=1 -run 'TestDemo|TestRaw|TestForeign|TestDatagram' ./test/e2e
 
 # What softnicd does beside what the machine does without it; docs/performance.md explains the table.
-bench:
+bench: build
 	$(GO) run ./test/bench
+	@scripts/bench-calls
 
 # The table's ratios, once and quickly: what falls below half its floor fails. Nothing else runs at the same time.
 ratios:
