@@ -16,6 +16,7 @@ import (
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/dma"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -193,6 +194,46 @@ func TestGraceAtRest(t *testing.T) {
 		}
 		a.poll(t)
 		b.poll(t)
+	}
+}
+
+// restless is a port that looks, whenever it is asked for packets, whether its shard says that it is at rest.
+type restless struct {
+	Port
+	dev    atomic.Pointer[Device]
+	asked  atomic.Int64
+	rested atomic.Bool
+}
+
+func (p *restless) Recv(now clock.Time, packets []wire.Packet) int {
+	if d := p.dev.Load(); d != nil {
+		p.asked.Add(1)
+		if d.shards[0].rests() {
+			p.rested.Store(true)
+		}
+	}
+	return p.Port.Recv(now, packets)
+}
+
+// A shard that looks at anything does not say that it is at rest, the last look before it sleeps included.
+func TestRestIsRest(t *testing.T) {
+	cable, _ := newCables(1024)
+	p := new(restless)
+	h := newHost(t, "softnic0", "10.0.0.1", cable, func(c *Config) {
+		p.Port, c.Manual = c.Port, false
+		c.Port = p
+	})
+	p.dev.Store(h.dev)
+	h.dev.Start()
+	defer func() { _ = h.dev.Close() }()
+	for end := time.Now().Add(5 * time.Second); p.asked.Load() < 20; time.Sleep(100 * time.Microsecond) {
+		h.dev.shards[0].do(func(clock.Time) {})
+		if time.Now().After(end) {
+			t.Fatal("the shard does not look")
+		}
+	}
+	if p.rested.Load() {
+		t.Error("the shard was at rest while it looked")
 	}
 }
 
