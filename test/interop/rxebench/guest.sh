@@ -1,7 +1,7 @@
 #!/bin/sh
 # The machine's part of a run, pushed into it as /bench/guest.sh:
 #
-#   use rxe|softnicd ADDRESS                 make that the one that has the network; only one can have UDP port 4791
+#   use rxe|softnicd ADDRESS ACK-FLOOR       make that the one that has the network; only one can have UDP port 4791
 #   serve PORT PROGRAM OPTIONS               say "listening" as soon as the program does
 #   call PORT ADDRESS PROGRAM OPTIONS        the client of a program that another machine serves
 #   both PORT ADDRESS PROGRAM OPTIONS        the server and its client in this machine
@@ -20,7 +20,7 @@ softnicd_stop() {
 }
 
 softnicd_start() {
-	/bench/softnicd run --device="softnic0=$1" --log-level=warn </dev/null >/run/softnicd.log 2>&1 &
+	/bench/softnicd run --device="softnic0=$1" --ack-floor="$2" --log-level=warn </dev/null >/run/softnicd.log 2>&1 &
 	echo $! >$pidfile
 	until [ -S $SOFTNICD_SOCKET ]; do
 		[ -e "/proc/$(cat $pidfile)" ] || { cat /run/softnicd.log; exit 1; }
@@ -85,7 +85,7 @@ use)
 		[ -e /sys/class/infiniband/rxe0 ] || rxe_start
 	else
 		rxe_stop
-		[ -e $pidfile ] || softnicd_start "$2"
+		[ -e $pidfile ] || softnicd_start "$2" "$3"
 	fi
 	;;
 serve)

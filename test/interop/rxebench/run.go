@@ -123,7 +123,7 @@ func (p *pair) use(ctx context.Context, d driver) error {
 	}
 	p.ready = false
 	err := each(p.machines(), func(m *machine) error {
-		_, err := m.guest(ctx, limit, "use", d.String(), m.address)
+		_, err := m.guest(ctx, limit, "use", d.String(), m.address, p.o.AckFloor.String())
 		return err
 	})
 	p.using, p.ready = d, err == nil
