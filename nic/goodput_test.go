@@ -105,7 +105,7 @@ func goodput(t *testing.T, loss float64, op ib.WROpcode) float64 {
 	x, y := a.newQP(t, nil), b.newQP(t, nil)
 	x.connect(t, y)
 	y.connect(t, x)
-	const size, span = 64 << 10, 300 * time.Millisecond
+	const size, span = 64 << 10, 100 * time.Millisecond
 	posted, done := 0, 0
 	for w.now < clock.Time(span) {
 		for posted-done < 16 {
