@@ -83,7 +83,10 @@ func TestGroups(t *testing.T) {
 						t.Errorf("Send took %d frames, %v", n, err)
 					}
 				}
-				send(c.group, 1)
+				// The kernel may take a moment before it has a way to groups.
+				for begun := time.Now(); a.Counters().SentPackets.Load() == 0 && time.Since(begun) < 5*time.Second; time.Sleep(time.Millisecond) {
+					send(c.group, 1)
+				}
 				if p := receiveOne(b, 20*time.Millisecond); p != nil {
 					t.Error("a packet for a group that was not joined")
 				}
