@@ -181,6 +181,9 @@ func (s *shard) run() {
 			// A bell rings for all shards: who finds nothing to do when it wakes sleeps on.
 		}
 	}
+	// Whoever comes from now on turns the shard himself, and must not while what was left in the inbox runs.
+	s.in.turn.Lock()
+	defer s.in.turn.Unlock()
 	s.in.mu.Lock()
 	s.in.running = false
 	queue := s.in.queue
