@@ -53,7 +53,9 @@ func newSide(t *testing.T, h *host, family string, typ ib.QPType) *side {
 	return s
 }
 
-func (s *side) rcAttr() verbs.RCAttr { return verbs.RCAttr{SGIDIndex: s.index} }
+// rcAttr has an ACK timeout of 0.27 s: a cable that comes back, and a neighbour that is asked after again, take their time on a
+// busy machine.
+func (s *side) rcAttr() verbs.RCAttr { return verbs.RCAttr{SGIDIndex: s.index, Timeout: 16} }
 
 // joinRC connects two sides.
 func joinRC(a, b *side) {
