@@ -26,10 +26,16 @@ func (p *port) apart(f *wire.Frame) []wire.Frame {
 
 // sendRun sends the packets of a run, all of them or none.
 func (p *port) sendRun(f *wire.Frame) error {
+	singles := p.apart(f)
 	if err := dma.ReadPieces(make([]byte, f.PayloadLen()), f.Payload()); err != nil {
+		// As of a single frame that cannot be read, its numbers are used up: those behind it may be in the burst already.
+		if end := p.node.endpointOf(f.QPN); end != nil {
+			for i := range singles {
+				end.look(&singles[i])
+			}
+		}
 		return &nic.FrameFault{Err: err}
 	}
-	singles := p.apart(f)
 	for i := range singles {
 		if err := p.node.w.net.accept(p.node, &singles[i]); err != nil {
 			return &nic.FrameFault{Err: err}
