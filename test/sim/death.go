@@ -27,7 +27,7 @@ func (a *application) abandon() {
 		for _, x := range e.arena.areas {
 			x.gone = true
 		}
-		e.conn.broken = true
+		e.conn.broken, e.untold = true, false // nobody is there to be told
 		e.tellOthers(w.now.Add(a.dice.upTo(5 * time.Millisecond)))
 	}
 }

@@ -18,7 +18,6 @@ type connection struct {
 	broken bool // ran out of retries
 	// tainted says that one of its ends is mad: what goes over it means nothing.
 	tainted bool
-	fatal   int // queue pairs of it that have to hear of an overrun
 
 	offence *offence // with which it ends; nil for none
 }
@@ -48,6 +47,7 @@ type endpoint struct {
 	sleeps               clock.Time // until then it is in RESET; 0 for awake
 	lost                 int        // shared receives that ended with an error: one may have been in hand
 	last                 bool       // QP_LAST_WQE_REACHED was heard
+	untold               bool       // has to hear of an overrun
 
 	arena                *arena
 	source, sink, target *area // of what is sent (and READ results), of receives, and what the peer may touch

@@ -31,7 +31,7 @@ func (a *application) overran(handle uint32) {
 	for _, e := range a.endpoints {
 		if (e.sendQueue == q || e.recvQueue == q) && !e.cut {
 			e.cut, e.conn.broken = true, true
-			e.conn.fatal++
+			e.untold = true
 			e.peer.learns = min(e.peer.learns, w.now.Add(a.dice.upTo(5*time.Millisecond)))
 			e.peer.app.wake(w.now + 1)
 		}
@@ -41,16 +41,23 @@ func (a *application) overran(handle uint32) {
 
 // isOverrun reports whether an event tells a queue pair that its completion queue has overrun.
 func (a *application) isOverrun(t ib.EventType, handle uint32) bool {
-	if t != ib.EventQPFatal || int64(handle) >= int64(len(a.w.conns)) || a.w.conns[handle].fatal == 0 {
+	if t != ib.EventQPFatal {
 		return false
 	}
-	a.w.conns[handle].fatal--
-	return true
+	for _, e := range a.endpoints {
+		if e.untold && int64(e.conn.index) == int64(handle) {
+			e.untold = false
+			return true
+		}
+	}
+	return false
 }
 
 // checkFatal asks whether every queue pair was told.
 func (c *connection) checkFatal(w *world) {
-	if c.fatal != 0 && !c.tainted {
-		w.failf("connection %d: a completion queue overran, and %d queue pairs did not hear of it", c.index, c.fatal)
+	for _, e := range c.everybody() {
+		if e.untold && !c.tainted {
+			w.failf("%s: a completion queue overran, and the queue pair did not hear of it", e.name)
+		}
 	}
 }

@@ -60,7 +60,8 @@ func (p *pool) create() {
 // work posts receives, mostly as many as there is room for, and arms the limit.
 func (p *pool) work() {
 	d, sink := p.app.dice, p.arena.areas[0]
-	for p.hasRoom() && (len(p.open) == 0 || !d.chance(100)) {
+	// When all that is open may have been lost, nothing might ever come that makes it look again.
+	for p.hasRoom() && (len(p.open) <= p.lost || !d.chance(100)) {
 		v := &receive{length: p.bytes}
 		v.slot = sink.claim(d, v)
 		v.list = v.slot.list(d, v.length, p.sges)

@@ -47,12 +47,13 @@ func (c *connection) rebirth(d *dice) bool {
 		e.app.wake(w.now + 1)
 	}
 	for _, e := range c.ends {
+		e.untold = false
 		e.prepare()
 		e.createWindows()
 		e.sleeps = w.now.Add(1 + d.upTo(oneOf(d, 0, 20*time.Microsecond, 200*time.Microsecond)))
 		e.app.wake(e.sleeps)
 	}
-	c.broken, c.fatal = false, 0
+	c.broken = false
 	c.losses += 1000 // a packet of an old life may make a new one believe in losses
 	return true
 }
