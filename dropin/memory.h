@@ -87,9 +87,11 @@ static inline bool sn_store_is(const struct sn_store *s, const struct sn_map *v,
 
 bool sn_alone(void); /* this thread is the only one */
 
-/* Moves the pages [begin, end) to offset of the store, and returns the end of what was moved: less when the system refuses.
- * What is there stays, whatever other threads write meanwhile. */
-uintptr_t sn_swap_in(const struct sn_store *s, uint64_t offset, uintptr_t begin, uintptr_t end, bool alone);
+/* Moves the pages [begin, end) of one mapping to offset of the store, and returns the end of what was moved: less when the
+ * system refuses. What is there stays, whatever other threads write meanwhile. alone: there are none; stored: the mapping is
+ * of a store's file, since the pages were moved before, and back. */
+uintptr_t sn_swap_in(const struct sn_store *s, uint64_t offset, uintptr_t begin, uintptr_t end, bool alone,
+		     bool stored);
 
 /* Gives the program private memory again with what is at offset of the store. Whether the place is free of users. */
 bool sn_swap_out(const struct sn_store *s, uint64_t offset, uintptr_t begin, uintptr_t end);

@@ -200,8 +200,8 @@ static bool movable(const struct sn_map *v)
 	return v->prot == (PROT_READ | PROT_WRITE) && (v->ordinary || (v->stored && !v->shared));
 }
 
-/* Moves the pages [begin, end) of one mapping. */
-static void move(uintptr_t begin, uintptr_t end, bool alone)
+/* Moves the pages [begin, end) of one mapping, which is a store's file, or not. */
+static void move(uintptr_t begin, uintptr_t end, bool alone, bool stored)
 {
 	struct range r = { .begin = begin };
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -211,7 +211,7 @@ static void move(uintptr_t begin, uintptr_t end, bool alone)
 	if (!reserve(1) || (here >= begin && here < end) || sn_store_take(end - begin, &r.store, &r.offset) != 0)
 		return;
 	cpu = read_clock(CLOCK_THREAD_CPUTIME_ID);
-	r.end = sn_swap_in(r.store, r.offset, begin, end, alone);
+	r.end = sn_swap_in(r.store, r.offset, begin, end, alone, stored);
 	r.since = read_clock(CLOCK_MONOTONIC);
 	r.cost = read_clock(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	if (r.end < end)
@@ -230,7 +230,7 @@ static void move_gap(uintptr_t begin, uintptr_t end, bool alone)
 		return;
 	while (sn_maps_next(&m, &v) && v.begin < end)
 		if (v.end > begin && movable(&v))
-			move(v.begin > begin ? v.begin : begin, v.end < end ? v.end : end, alone);
+			move(v.begin > begin ? v.begin : begin, v.end < end ? v.end : end, alone, v.stored);
 	sn_maps_close(&m);
 }
 

@@ -5,7 +5,9 @@
  *
  * With more threads a page has to be out of their reach while it is copied. userfaultfd makes those wait who touch it: the
  * pages are moved elsewhere by mremap(MREMAP_DONTUNMAP), which leaves a hole that is being watched, and are copied from
- * there; then the store takes the place of the hole. Where only the system touches it, as by read(2), it says EFAULT
+ * there; then the store takes the place of the hole. Pages that were moved before, and back, are copies of pages of a file:
+ * touched in the hole they are missing, or still in the file (UFFDIO_REGISTER_MODE_MINOR, Linux 5.14), and both have to be
+ * watched, or the file's old bytes are read. Where only the system touches it, as by read(2), it says EFAULT
  * instead of waiting, which is why the user has to ask for this. The way back needs no watch: a private mapping of the file
  * takes the place of the shared one in one step, and then every page is made to be a copy. */
 #include "memory.h"
@@ -24,6 +26,12 @@
 #endif
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef UFFD_FEATURE_MINOR_SHMEM
+#define UFFD_FEATURE_MINOR_SHMEM (1 << 10)
+#endif
+#ifndef UFFDIO_REGISTER_MODE_MINOR
+#define UFFDIO_REGISTER_MODE_MINOR ((uint64_t)1 << 2)
 #endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -72,33 +80,36 @@ static bool in_alone(const struct sn_store *s, uint64_t offset, uintptr_t at, si
 	return done;
 }
 
-/* Opens a watch over pages: -1 where that is not allowed. */
-static int watch(uintptr_t at, size_t n)
+/* Opens a watch over pages: -1 where that is not allowed, or this system cannot watch pages that were a store's. */
+static int watch(uintptr_t at, size_t n, bool stored)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register r = { .range = { at, n }, .mode = UFFDIO_REGISTER_MODE_MISSING };
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
-
-	int err;
+	struct uffdio_api api = { .api = UFFD_API, .features = stored ? UFFD_FEATURE_MINOR_SHMEM : 0 };
+	struct uffdio_register r = {
+		.range = { at, n },
+		.mode = UFFDIO_REGISTER_MODE_MISSING | (stored ? UFFDIO_REGISTER_MODE_MINOR : 0),
+	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY), err;
 
 	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &r) == 0)
 		return fd;
 	err = errno;
 	if (fd >= 0)
 		close(fd);
+	if (stored && err == EINVAL)
+		return -1;
 	sn_say(SN_SAY_SWAP, "registered memory cannot be moved to where the device has mapped it while this process has several "
 			    "threads, since userfaultfd is not allowed (%s): it is slower than it could be; containers have to "
 			    "allow it in their seccomp profile, or register while there is one thread", strerror(err));
 	return -1;
 }
 
-static bool in_watched(const struct sn_store *s, uint64_t offset, uintptr_t at, size_t n)
+static bool in_watched(const struct sn_store *s, uint64_t offset, uintptr_t at, size_t n, bool stored)
 {
 	struct uffdio_range all = { at, n };
 	void *to = window(s, offset, n), *from;
 	sigset_t every, before;
 	bool done = false;
-	int fd = to ? watch(at, n) : -1;
+	int fd = to ? watch(at, n, stored) : -1;
 
 	if (fd < 0) {
 		if (to)
@@ -125,12 +136,12 @@ static bool in_watched(const struct sn_store *s, uint64_t offset, uintptr_t at, 
 	return done;
 }
 
-uintptr_t sn_swap_in(const struct sn_store *s, uint64_t offset, uintptr_t begin, uintptr_t end, bool alone)
+uintptr_t sn_swap_in(const struct sn_store *s, uint64_t offset, uintptr_t begin, uintptr_t end, bool alone, bool stored)
 {
 	while (begin < end) {
 		size_t n = end - begin < STEP ? end - begin : STEP;
 
-		if (!(alone ? in_alone : in_watched)(s, offset, begin, n))
+		if (!(alone ? in_alone(s, offset, begin, n) : in_watched(s, offset, begin, n, stored)))
 			break;
 		begin += n;
 		offset += n;
