@@ -39,7 +39,6 @@ func TestShards(t *testing.T) {
 		{"raw", "SOFTNIC_TEST_LINK=raw", brief},
 	} {
 		t.Run(run.name, func(t *testing.T) {
-			skipUnseenOrder(t, run.name == "missteered" || run.name == "raw")
 			t.Parallel()
 			tests := run.tests
 			if testing.Short() {

@@ -9,6 +9,7 @@
 package nettest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -73,13 +74,25 @@ func raiseLoopback() error {
 	return netlink.LinkSetUp(lo)
 }
 
+// Unable reports whether an error is the system's refusal to give this process a namespace or a socket: it has no right to one,
+// it may have no more, or the kernel knows none. For such a test skips; anything else is a failure.
+func Unable(err error) bool {
+	for _, e := range []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.ENOSYS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // Inside runs f on a thread that is in a network namespace, a new one if the descriptor is negative. The thread ends with
-// it; what f opens stays where it was opened.
+// it; what f opens stays where it was opened. There is no error if f ends its goroutine, as a test that fails does.
 func Inside(namespace int, f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked
 		var err error
+		defer func() { done <- err }()
 		if namespace < 0 {
 			err = unix.Unshare(unix.CLONE_NEWNET)
 		} else {
@@ -88,7 +101,6 @@ func Inside(namespace int, f func() error) error {
 		if err == nil {
 			err = f()
 		}
-		done <- err
 	}()
 	return <-done
 }
