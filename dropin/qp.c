@@ -294,11 +294,13 @@ SN_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return q->has_ex ? &q->ex : NULL;
 }
 
-/* Empties a work queue. Everything that the device wrote for it is in the completion queue already. */
-static void forget(struct sn_wq *w, struct ibv_cq *cq)
+/* Empties a work queue. Everything that the device wrote for it is in the completion queue already. Who posts while the
+ * device resets may publish after it has cleared the header, which it does not look at in RESET: that is taken back. */
+static void forget(struct sn_qp *q, struct sn_wq *w, size_t published, struct ibv_cq *cq)
 {
 	w->posted = 0;
 	atomic_store(&w->done, 0);
+	atomic_store(sn_word32(q->header, published), 0);
 	w->stale = sn_cq_end(sn_cq_of(cq));
 	w->reset = true;
 }
@@ -308,21 +310,21 @@ static void forget(struct sn_wq *w, struct ibv_cq *cq)
 static int reset(struct sn_qp *q, const struct softnic_ctl_modify_qp *m)
 {
 	struct ibv_qp *p = sn_public_qp(q);
-	int err;
+	int err = sn_call(sn_context_of(p->context), SOFTNIC_CTL_OP_MODIFY_QP, m, sizeof *m, NULL, 0);
 
+	/* In the child of a fork the call has failed: locks may be held by threads that are not there. */
+	if (err)
+		return err;
 	lock_cqs(q);
 	sn_lock(&q->sq.lock);
 	sn_lock(&q->rq.lock);
-	err = sn_call(sn_context_of(p->context), SOFTNIC_CTL_OP_MODIFY_QP, m, sizeof *m, NULL, 0);
-	if (!err) {
-		forget(&q->sq, p->send_cq);
-		if (p->recv_cq)
-			forget(&q->rq, p->recv_cq);
-	}
+	forget(q, &q->sq, SOFTNIC_OFF_SQ_POSTED, p->send_cq);
+	if (p->recv_cq)
+		forget(q, &q->rq, SOFTNIC_OFF_RQ_POSTED, p->recv_cq);
 	sn_unlock(&q->rq.lock);
 	sn_unlock(&q->sq.lock);
 	unlock_cqs(q);
-	return err;
+	return 0;
 }
 
 /* Programs give each half of XRC all that RC takes. What only the other half has is not looked at: Linux does so. */

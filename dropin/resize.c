@@ -90,6 +90,9 @@ SN_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 	if (cqe < 1)
 		return EINVAL;
+	/* The locks may be held by threads that are not here. */
+	if (sn_forked(sn_context_of(cq->context)))
+		return EIO;
 	pthread_mutex_lock(&q->resizing);
 	error = resize(q, (uint32_t)cqe);
 	pthread_mutex_unlock(&q->resizing);

@@ -8,6 +8,7 @@
 /* In the child. */
 static void inherited(struct side *a)
 {
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	struct ibv_sge sge = side_sge(a, 0, 8);
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_port_attr port;
@@ -22,6 +23,8 @@ static void inherited(struct side *a)
 	REQUIRE(ibv_create_srq(a->pd, &(struct ibv_srq_init_attr){ .attr = { .max_wr = 10, .max_sge = 1 } }) == NULL);
 	REQUIRE(ibv_alloc_dm(a->context, &(struct ibv_alloc_dm_attr){ .length = 8 }) == NULL);
 	REQUIRE(ibv_resize_cq(a->cq, 1000) != 0);
+	REQUIRE(ibv_resize_cq(a->cq, 4 * SIDE_DEPTH) != 0);
+	REQUIRE_EQ(ibv_modify_qp(a->qp, &reset, IBV_QP_STATE), EIO);
 	struct ibv_qp_ex *q = ibv_qp_to_qp_ex(a->qp);
 
 	ibv_wr_start(q);
@@ -32,11 +35,35 @@ static void inherited(struct side *a)
 	REQUIRE(ibv_start_poll((struct ibv_cq_ex *)a->cq, &(struct ibv_poll_cq_attr){ 0 }) == EIO);
 }
 
+/* Locks the completion queue and the send queue of a side, as another thread of the parent may have them at the fork. */
+static void hold(struct side *a, struct side *b)
+{
+	struct ibv_sge sge = side_sge(b, 0, 8);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1 };
+	int error;
+
+	REQUIRE_EQ(test_post_recv(a, 1, 0, 8), 0);
+	REQUIRE_EQ(test_post_send(b->qp, &wr), 0);
+	test_wait(b->cq, IBV_WC_SUCCESS);
+	do
+		error = ibv_start_poll((struct ibv_cq_ex *)a->cq, &(struct ibv_poll_cq_attr){ 0 });
+	while (error == ENOENT);
+	REQUIRE_EQ(error, 0);
+	ibv_wr_start(ibv_qp_to_qp_ex(a->qp));
+}
+
+static void let_go(struct side *a)
+{
+	ibv_wr_abort(ibv_qp_to_qp_ex(a->qp));
+	ibv_end_poll((struct ibv_cq_ex *)a->cq);
+}
+
 static void child(struct side *a, bool clean)
 {
 	struct ibv_context *context;
 	struct side c, d;
 
+	alarm(60); /* a lock that nobody gives back */
 	inherited(a);
 	context = test_open();
 	side_open(&c, context);
@@ -80,11 +107,14 @@ int main(void)
 	test_connect(&a, &b);
 	for (int round = 0; round < 6; round++) {
 		int status;
-		pid_t pid = fork();
+		pid_t pid;
 
+		hold(&a, &b);
+		pid = fork();
 		REQUIRE(pid >= 0);
 		if (pid == 0)
 			child(&a, round % 2);
+		let_go(&a);
 		for (int i = 0; i < 50; i++)
 			test_message(i % 2 ? &a : &b, i % 2 ? &b : &a, 3000);
 		REQUIRE_EQ(waitpid(pid, &status, 0), pid);
