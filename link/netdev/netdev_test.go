@@ -28,18 +28,11 @@ func TestMain(m *testing.M) {
 // inNamespace runs f in a network namespace of its own, where only lo is. Without the right to make one it skips.
 func inNamespace(t *testing.T, f func()) {
 	t.Helper()
-	skip := make(chan error)
-	go func() {
-		defer close(skip)
-		runtime.LockOSThread() // the thread ends with the goroutine, and the namespace with it
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			skip <- err
-			return
-		}
-		f()
-	}()
-	if err := <-skip; err != nil {
+	err := nettest.Inside(-1, func() error { f(); return nil })
+	if nettest.Unable(err) {
 		t.Skip("no network namespace: ", err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/link/udp"
 	"github.com/softnic/softnicd/nic"
 	"github.com/softnic/softnicd/wire"
@@ -26,8 +26,10 @@ import (
 func needRaw(t testing.TB) {
 	t.Helper()
 	fd, err := newPacketSocket()
-	if err != nil {
+	if nettest.Unable(err) {
 		t.Skip("no packet socket: ", err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
 	unix.Close(fd)
 }
@@ -191,16 +193,15 @@ func newNetwork(t *testing.T, vlan int) *network {
 	needRaw(t)
 	n := &network{}
 	for i := range n.ends {
-		err := inThread(func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return err
-			}
+		err := nettest.Inside(-1, func() error {
 			fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			n.ends[i] = fd
 			return err
 		})
-		if err != nil {
+		if nettest.Unable(err) {
 			t.Skip("no network namespace: ", err)
+		} else if err != nil {
+			t.Fatal(err)
 		}
 		t.Cleanup(func() { unix.Close(n.ends[i]) })
 	}
@@ -266,26 +267,10 @@ func (n *network) connect(t *testing.T, vlan int) {
 	}
 }
 
-// inThread runs f on a thread of its own, which ends with it.
-func inThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		done <- f()
-	}()
-	return <-done
-}
-
 // at runs f in the namespace of one end.
 func (n *network) at(t testing.TB, end int, f func() error) {
 	t.Helper()
-	err := inThread(func() error {
-		if err := unix.Setns(n.ends[end], unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		return f()
-	})
-	if err != nil {
+	if err := nettest.Inside(n.ends[end], f); err != nil {
 		t.Fatal(err)
 	}
 }

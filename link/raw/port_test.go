@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -97,6 +98,16 @@ func TestRefused(t *testing.T) {
 	if _, err := Open(Config{Interface: loopback}); err == nil {
 		t.Error("a port without address")
 	}
+}
+
+// inThread runs f on a thread of its own, which ends with it.
+func inThread(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- f()
+	}()
+	return <-done
 }
 
 // Without CAP_NET_RAW the error says what is wanting.

@@ -3,11 +3,11 @@ package udp
 import (
 	"log/slog"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/wire"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -17,14 +17,7 @@ import (
 // right to make one it skips.
 func inNamespace(t *testing.T, mtu int, addr string, f func(lo netlink.Link)) {
 	t.Helper()
-	skip := make(chan error)
-	go func() {
-		defer close(skip)
-		runtime.LockOSThread() // the thread ends with the goroutine, and the namespace with it
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			skip <- err
-			return
-		}
+	err := nettest.Inside(-1, func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err == nil {
 			err = netlink.LinkSetMTU(lo, mtu)
@@ -38,12 +31,15 @@ func inNamespace(t *testing.T, mtu int, addr string, f func(lo netlink.Link)) {
 		}
 		if err != nil {
 			t.Error(err)
-			return
+			return nil
 		}
 		f(lo)
-	}()
-	if err := <-skip; err != nil {
+		return nil
+	})
+	if nettest.Unable(err) {
 		t.Skip("no network namespace: ", err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/verbs"
 	"github.com/softnic/softnicd/wire"
 )
@@ -122,7 +123,7 @@ func sendRaw(t *testing.T, from, to *host, payload []byte, checksum uint16) {
 	binary.BigEndian.PutUint16(packet[4:], uint16(8+len(payload)))
 	binary.BigEndian.PutUint16(packet[6:], checksum)
 	packet = append(packet, payload...)
-	check(t, inside(from.ns.ns, func() error {
+	check(t, nettest.Inside(int(from.ns.ns), func() error {
 		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 		if err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -34,11 +34,11 @@ type namespace struct {
 func newNamespace(t *testing.T) *namespace {
 	t.Helper()
 	var n namespace
-	err := inside(-1, func() (err error) {
+	err := nettest.Inside(-1, func() (err error) {
 		n.ns, err = netns.Get()
 		return err
 	})
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.ENOSYS) {
+	if nettest.Unable(err) {
 		t.Skip("needs network namespaces, as root or under unshare -Urn: ", err)
 	}
 	check(t, err)
@@ -47,25 +47,6 @@ func newNamespace(t *testing.T) *namespace {
 	check(t, err)
 	t.Cleanup(n.Close)
 	return &n
-}
-
-// inside runs f on a thread that is in a network namespace, a new one if ns is negative. The thread ends with it.
-func inside(ns netns.NsHandle, f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		var err error
-		if ns < 0 {
-			err = unix.Unshare(unix.CLONE_NEWNET)
-		} else {
-			err = netns.Set(ns)
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	return <-done
 }
 
 // network is a bridge with hosts on it.
@@ -153,7 +134,7 @@ func (h *host) pullOut() {
 func (h *host) switchIPv6Off() {
 	h.t.Helper()
 	// The files are those of the namespace of the thread that opens them.
-	if err := inside(h.ns.ns, func() error {
+	if err := nettest.Inside(int(h.ns.ns), func() error {
 		return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
 	}); err != nil {
 		h.t.Skip("needs to switch IPv6 off: ", err)
@@ -242,7 +223,7 @@ func (h *host) launch(devices ...string) {
 	}
 	h.cmd.Stderr = &h.said
 	// A process is born into the namespace of the thread that makes it.
-	check(h.t, inside(h.ns.ns, h.cmd.Start))
+	check(h.t, nettest.Inside(int(h.ns.ns), h.cmd.Start))
 	exited := make(chan struct{})
 	go func() { h.cmd.Wait(); close(exited) }()
 	h.t.Cleanup(func() {
