@@ -69,7 +69,7 @@ var boot = sync.OnceValues(func() (*machine, error) {
 			return nil, err
 		}
 		for line := range strings.Lines(string(out)) {
-			if m.read(line) == nil && m.name == name {
+			if err := m.read(line); err == nil && m.pid > 0 {
 				return m, nil
 			}
 		}
@@ -80,15 +80,24 @@ var boot = sync.OnceValues(func() (*machine, error) {
 	}
 	m.name, m.namespace = fmt.Sprintf("t%d", os.Getpid()), fmt.Sprintf("rxe%d", os.Getpid())
 	out, err := exec.Command(m.program, "start", m.name, "--netns", m.namespace, "--mtu", "9000", "--boot-timeout", "180",
-		"--ip", machine4.String()+"/24", "--ip6", machine6.String()+"/64").CombinedOutput()
+		"--ip", machine4.String()+"/24", "--ip6", machine6.String()+"/64").Output()
 	booted = m
-	if err != nil {
-		return nil, fmt.Errorf("vm start: %v\n%s", err, out)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w\n%s", err, exit.Stderr)
 	}
-	return m, m.read(string(out))
+	if err != nil {
+		return nil, fmt.Errorf("vm start: %w\n%s", err, out)
+	}
+	if err := m.read(string(out)); err != nil {
+		return nil, err
+	}
+	if m.pid <= 0 {
+		return nil, fmt.Errorf("vm start says nothing of the process of %s: %s", m.name, out)
+	}
+	return m, nil
 })
 
-// read takes in what vm prints about a machine.
+// read takes in what vm prints about a machine, if it is this one.
 func (m *machine) read(line string) error {
 	var state struct {
 		Name  string
@@ -157,6 +166,9 @@ func (m *machine) push(t *testing.T, file, path string) {
 // pause stops the machine for a while, and everything in it.
 func (m *machine) pause(t *testing.T, d time.Duration) {
 	t.Helper()
+	if m.pid <= 0 {
+		t.Fatal("the process of the machine is not known") // kill(2) takes 0 for the caller's group
+	}
 	if err := syscall.Kill(m.pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
