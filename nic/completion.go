@@ -170,10 +170,11 @@ func (s *shard) settleOverruns() {
 	}
 }
 
-// failUsers takes the queue pairs of the shard that complete into a dead queue to the error state.
+// failUsers takes the queue pairs of the shard that complete into a dead queue to the error state, and tells those that have
+// not found out by themselves.
 func (s *shard) failUsers(q *CQ) {
 	for _, qp := range q.ctx.parts[s.index].slots {
-		if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) {
+		if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) && !qp.fatal {
 			s.fail(qp, ib.EventQPFatal)
 		}
 	}

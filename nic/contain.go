@@ -138,6 +138,7 @@ func (s *shard) fail(q *QP, e ib.EventType) {
 	if q.dead || q.state == ib.StateReset {
 		return
 	}
+	q.fatal = q.fatal || e == ib.EventQPFatal // at once, so that failUsers does not raise it too
 	if q.state != ib.StateErr {
 		q.attr.State, q.attr.CurState = ib.StateErr, ib.StateErr
 		s.setState(q, ib.StateErr)

@@ -99,7 +99,7 @@ func (s *shard) forgetWork(q *QP) {
 	q.sendTaken, q.recvTaken = 0, 0
 	q.sendSeen, q.recvSeen = 0, 0
 	q.pool, q.inHand = nil, false
-	q.lied, q.doomed, q.lastWQE = false, false, false
+	q.lied, q.doomed, q.fatal, q.lastWQE = false, false, false, false
 	defer s.contain(s.now, q)
 	q.block.Reset()
 }

@@ -67,7 +67,8 @@ type QP struct {
 	inHand               bool   // of a target: its engine has a receive of pool
 	lastWQE              bool   // QP_LAST_WQE_REACHED was raised
 	lied                 bool   // a posted index made no sense: nothing more is fetched
-	doomed               bool   // and the queue pair has to fail as soon as its engine returns
+	fatal                bool   // the device raises QP_FATAL, or has
+	doomed               bool   // the queue pair has to fail as soon as its engine returns
 
 	congestion  congestion
 	outstanding transport.Outstanding

@@ -170,7 +170,9 @@ func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
 	q.complete(q.recvCQ, queue, r.WRID, r.Index, c)
 }
 
-func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *transport.Completion) (posted bool) {
+// complete makes an entry in a CQ. What cannot be delivered must not be acknowledged: a queue pair whose CQ is dead fails
+// as soon as its engine's call is over, before anything leaves, whoever noticed first that the CQ is dead.
+func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *transport.Completion) {
 	s := q.shard
 	e := &s.cqe
 	*e = abi.CQE{}
@@ -182,13 +184,15 @@ func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *trans
 		e.SrcQP, e.SL, e.NetworkType = uint32(c.SrcQP), c.SL, uint8(c.Network)
 		e.Timestamp = uint64(s.stamp)
 	}
-	if posted = to.queue.Post(s.now, e, c.Solicited); !posted {
+	if !to.queue.Post(s.now, e, c.Solicited) {
 		s.noteOverrun(to)
+		if q.state != ib.StateErr {
+			q.doomed = true
+		}
 	}
 	if to.queue.Deadline() != never {
 		s.noteHeld(to)
 	}
-	return posted
 }
 
 // SetState implements transport.QueuePair.

@@ -184,7 +184,7 @@ func TestOverrun(t *testing.T) {
 		x.postSend(write, x.sge(0, 8))
 	}
 	w.run(time.Second)
-	want := []event{{ib.EventCQErr, 99}, {ib.EventQPFatal, 7}, {ib.EventQPFatal, 8}}
+	want := []event{{ib.EventCQErr, 99}, {ib.EventQPFatal, 8}, {ib.EventQPFatal, 7}} // it that noticed is the last
 	if got := a.take(); !slices.Equal(got, want) {
 		t.Errorf("events %v, want %v", got, want)
 	}
@@ -201,6 +201,38 @@ func TestOverrun(t *testing.T) {
 	w.run(time.Second)
 	if c := other.poll(t); len(c) != 1 || c[0].Status != 0 {
 		t.Errorf("another queue pair: %+v", c)
+	}
+}
+
+// A message whose completion is lost is not acknowledged, though it was another that found the CQ full: a queue pair made on
+// a dead CQ, and those of several shards that share it.
+func TestOverrunIsNotAcknowledged(t *testing.T) {
+	for _, shards := range []int{1, 2} {
+		w, h := newLoops(t, shards, nil)
+		small, _ := h.newCQ(t, 1)
+		for i := range small.Capacity() + 1 {
+			if took := small.queue.Post(0, &abi.CQE{}, false); took != (i < small.Capacity()) {
+				t.Fatalf("entry %d: %v", i, took)
+			}
+		}
+		if shards > 1 {
+			small.overrun.Store(true) // the other shard has noticed, and its word has not come yet
+		}
+		x, y := h.newQP(t, nil), h.newQP(t, func(c *QPConfig) { c.RecvCQ, c.Handle = small, 8 })
+		x.connect(t, y)
+		y.connect(t, x)
+		y.postRecv(1, y.sge(1<<20, 100))
+		x.postSend(sendWQE(2), x.sge(0, 10))
+		w.run(time.Millisecond)
+		if c := h.poll(t); len(c) != 0 {
+			t.Errorf("%d shards: the send ends although nobody heard of it: %+v", shards, c)
+		}
+		if n := len(slices.DeleteFunc(h.take(), func(e event) bool { return e != event{ib.EventQPFatal, 8} })); n != 1 {
+			t.Errorf("%d shards: QP_FATAL %d times", shards, n)
+		}
+		if s := y.block.State(); s != ib.StateErr {
+			t.Errorf("%d shards: state %s", shards, s)
+		}
 	}
 }
 

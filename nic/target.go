@@ -156,7 +156,7 @@ func (q *served) takeSelected(r *transport.Receive) transport.Fetched {
 }
 
 // completeSelected is CompleteRecv of a target: into the queue of the shared receive queue that was selected (IBA A14). If
-// that is gone meanwhile, nobody waits for it. What cannot be delivered must not be acknowledged.
+// that is gone meanwhile, nobody waits for it.
 func (q *served) completeSelected(r *transport.Receive, c *transport.Completion) {
 	q.inHand = false
 	p := q.pool
@@ -164,9 +164,7 @@ func (q *served) completeSelected(r *transport.Receive, c *transport.Completion)
 		return
 	}
 	defer q.containPool(p)
-	if !q.complete(p.cq, abi.QueueXRCRecv, r.WRID, r.Index, c) {
-		q.doomed = true
-	}
+	q.complete(p.cq, abi.QueueXRCRecv, r.WRID, r.Index, c)
 }
 
 // containPool is deferred around what touches the memory of a process that has the shared receive queue, and not the

@@ -111,7 +111,7 @@ var deviceMutants = []mutant{
 		name: "queue pairs live on when their completion queue is dead",
 		edits: []edit{{
 			"nic/completion.go",
-			`if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) {`,
+			`if qp != nil && (qp.sendCQ == q || qp.recvCQ == q) && !qp.fatal {`,
 			`if false {`,
 		}},
 		tests: []string{"nic TestOverrun"},

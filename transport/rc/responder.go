@@ -105,11 +105,10 @@ func (r *responder) receive(now clock.Time, p *wire.Packet) bool {
 
 // accept is what follows a request, or run of them, that was executed.
 func (r *responder) accept(now clock.Time, p *wire.Packet) {
-	// The CQ may overrun in complete, and the queue pair is in error before that returns: then nothing was delivered, and
-	// an ACK would be a lie.
-	if r.complete(now, p); r.serves() {
-		r.acknowledge(p)
-	}
+	// Should the CQ overrun in complete, nothing was delivered, and an ACK would be a lie. But none leaves: the device takes
+	// the queue pair to the error state when this call is over, and that drops the answers that wait.
+	r.complete(now, p)
+	r.acknowledge(p)
 }
 
 // establish tells, once, that the peer has begun to talk before the application moved on to RTS: the passive side of a
@@ -176,7 +175,7 @@ func eventOf(s wire.Syndrome) ib.EventType {
 	return ib.EventQPAccessErr
 }
 
-// end completes the receive in hand with wc. Whatever follows it has to ask for the state again.
+// end completes the receive in hand with wc.
 func (r *responder) end(now clock.Time) {
 	r.held = false
 	r.traceCompleted(now)

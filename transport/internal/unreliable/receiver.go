@@ -71,7 +71,7 @@ func FromSource(p *wire.Packet, err error) bool {
 	return false
 }
 
-// End completes the receive in hand. The queue pair may be in error when it returns: its CQ may have overrun.
+// End completes the receive in hand. Should its CQ have overrun, the queue pair is in error when the engine's call is over.
 func (b *Base) End(wc transport.Completion) {
 	b.held = false
 	b.wc = wc
