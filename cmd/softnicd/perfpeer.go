@@ -333,15 +333,21 @@ func (p *perfPeer) poll() ([]verbs.WC, error) {
 	return p.wc[:n], nil
 }
 
-// nap arms the queue, looks once more and sleeps.
+// nap arms the queue, looks once more and sleeps: where messages may be lost, no longer than one is waited for.
 func (p *perfPeer) nap() (int, error) {
 	missed, err := p.cq.ReqNotify(false)
 	if err != nil {
 		return 0, err
 	}
 	if !missed {
-		q, err := p.ch.GetEvent(p.sleep)
-		if err != nil && p.sleep.Err() == nil {
+		sleep := p.sleep
+		if !p.plan.reliable() {
+			limited, cancel := context.WithTimeout(sleep, perfLost)
+			defer cancel()
+			sleep = limited
+		}
+		q, err := p.ch.GetEvent(sleep)
+		if err != nil && sleep.Err() == nil {
 			return 0, err
 		}
 		if err == nil {

@@ -124,15 +124,21 @@ func pollByte(m int64) byte { return byte(m%255) + 1 }
 
 // hear waits for message m of the peer; false if the peer is done and none will come.
 func (g *pingPong) hear(m int64) (bool, error) {
-	began := time.Now()
+	var began time.Time
+	if !g.plan.reliable() {
+		began = time.Now()
+	}
 	if g.plan.receives() {
 		for g.heard <= m {
-			if n, err := g.reap(); err != nil {
+			n, err := g.reap()
+			if err != nil {
 				return false, err
-			} else if n == 0 && g.quits(m) {
+			}
+			if n == 0 && g.quits(m) {
 				return false, nil
 			}
-			if g.polls&0xfff == 0xfff {
+			// Who has slept has slept long.
+			if n == 0 && (g.ch != nil || g.polls&0xfff == 0xfff) {
 				if err := g.lost(began); err != nil {
 					return false, err
 				}
