@@ -23,6 +23,7 @@ var layers = map[string][]string{
 	"clock":                         {},
 	"internal/explore":              {},
 	"internal/nettest":              {},
+	"internal/progtest":             {},
 	"internal/shm":                  {},
 	"internal/dropin":               {},
 	"trace":                         {"ib", "clock"},
