@@ -40,7 +40,7 @@ bool sn_cq_turn(struct sn_cq *q)
 {
 	uint64_t moved = atomic_load_explicit(sn_word64(q->ring->block.mem, SOFTNIC_OFF_CQ_MOVED), memory_order_acquire);
 
-	if (moved != (1ull << 32 | q->index))
+	if (moved != (1ull << 32 | (uint32_t)q->index))
 		return false;
 	q->ring = q->ring->next;
 	q->pos = 0;
@@ -49,10 +49,10 @@ bool sn_cq_turn(struct sn_cq *q)
 
 /* The published count is a step behind the entries at most, and it may not count yet what was taken already: what it does
  * not count is looked for. On the way from one ring to another places cannot be computed. */
-uint32_t sn_cq_end(struct sn_cq *q)
+uint64_t sn_cq_end(struct sn_cq *q)
 {
 	uint32_t produced = atomic_load_explicit(sn_word32(q->header, SOFTNIC_OFF_CQ_PRODUCED), memory_order_acquire);
-	uint32_t waiting = (int32_t)(produced - q->index) > 0 ? produced - q->index : 0;
+	uint32_t index = (uint32_t)q->index, waiting = (int32_t)(produced - index) > 0 ? produced - index : 0;
 	uint32_t capacity = q->ring->capacity;
 
 	if (q->ring->next)
@@ -62,7 +62,7 @@ uint32_t sn_cq_end(struct sn_cq *q)
 	while (waiting < capacity) {
 		uint8_t *e = q->ring->entries + (size_t)((q->pos + waiting) % capacity) * SOFTNIC_CQE_SIZE;
 
-		if (atomic_load_explicit(sn_word32(e, SOFTNIC_OFF_CQE_SEQUENCE), memory_order_acquire) != q->index + waiting + 1)
+		if (atomic_load_explicit(sn_word32(e, SOFTNIC_OFF_CQE_SEQUENCE), memory_order_acquire) != index + waiting + 1)
 			break;
 		waiting++;
 	}

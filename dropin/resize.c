@@ -20,7 +20,7 @@ static uint32_t count(struct sn_cq *q)
 	uint32_t n;
 
 	sn_lock(&q->lock);
-	n = sn_cq_end(q) - q->index;
+	n = (uint32_t)(sn_cq_end(q) - q->index);
 	sn_unlock(&q->lock);
 	return n;
 }
@@ -56,7 +56,7 @@ static int resize(struct sn_cq *q, uint32_t entries)
 	m.arena = ring->block.arena;
 	m.offset = ring->block.offset;
 	sn_lock(&q->lock);
-	waiting = sn_cq_end(q) - q->index;
+	waiting = (uint32_t)(sn_cq_end(q) - q->index);
 	if (waiting <= entries)
 		last_of(q)->next = ring;
 	sn_unlock(&q->lock);

@@ -136,7 +136,7 @@ static inline const struct softnic_cqe *sn_cq_look(struct sn_cq *q)
 	for (;;) {
 		uint8_t *e = q->ring->entries + (size_t)q->pos * SOFTNIC_CQE_SIZE;
 
-		if (SN_LIKELY(atomic_load_explicit(sn_word32(e, SOFTNIC_OFF_CQE_SEQUENCE), memory_order_acquire) == q->index + 1))
+		if (SN_LIKELY(atomic_load_explicit(sn_word32(e, SOFTNIC_OFF_CQE_SEQUENCE), memory_order_acquire) == (uint32_t)q->index + 1))
 			return (const struct softnic_cqe *)(const void *)e;
 		if (SN_LIKELY(!q->ring->next) || !sn_cq_turn(q))
 			return NULL;
@@ -177,7 +177,7 @@ static inline bool sn_cq_account(struct sn_cq *q, const struct softnic_cqe *e)
 	qp = atomic_load_explicit(&leaf->qp, memory_order_relaxed);
 	w = e->queue == SOFTNIC_QUEUE_SEND ? &qp->sq : &qp->rq;
 	if (SN_UNLIKELY(w->reset)) {
-		if ((int32_t)(q->index - 1 - w->stale) < 0)
+		if (q->index <= w->stale)
 			return false;
 		w->reset = false;
 	}
@@ -187,13 +187,13 @@ static inline bool sn_cq_account(struct sn_cq *q, const struct softnic_cqe *e)
 }
 
 void sn_cq_leave(struct sn_cq *q);    /* frees the rings that were left, after a resize; without the lock (cq.c) */
-uint32_t sn_cq_end(struct sn_cq *q);  /* the index after the last entry that is there; with the lock (cq.c) */
+uint64_t sn_cq_end(struct sn_cq *q);  /* the index after the last entry that is there; with the lock (cq.c) */
 
 static inline void sn_cq_release(struct sn_cq *q)
 {
 	if (q->given != q->index) {
 		q->given = q->index;
-		atomic_store_explicit(sn_word32(q->header, SOFTNIC_OFF_CQ_CONSUMED), q->index, memory_order_release);
+		atomic_store_explicit(sn_word32(q->header, SOFTNIC_OFF_CQ_CONSUMED), (uint32_t)q->index, memory_order_release);
 	}
 }
 

@@ -307,7 +307,7 @@ struct sn_wq {
 	/* After a reset the completions of before are not the application's any more: those in the completion queue at an
 	 * index before stale. Guarded by the lock of the completion queue. */
 	bool reset;
-	uint32_t stale;
+	uint64_t stale;
 };
 
 /* A ring of a completion queue. */
@@ -328,8 +328,8 @@ struct sn_cq {
 	struct sn_cq_ring *ring; /* where the next entry is */
 	struct sn_cq_ring *first; /* whose block has the header */
 	uint32_t pos;            /* of the next entry in the ring */
-	uint32_t index;          /* entries taken, modulo 2^32 */
-	uint32_t given;          /* of these, given back to the device */
+	uint64_t index;          /* entries taken; the ring has the low 32 bits */
+	uint64_t given;          /* of these, given back to the device */
 	uint32_t sequence;       /* of the last arming */
 	uint32_t kind;           /* SOFTNIC_ARM_ */
 	atomic_uint empty;       /* polls in a row that found nothing */

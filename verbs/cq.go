@@ -36,7 +36,7 @@ type CQ struct {
 	mu     sync.Mutex
 	reader *cq.Reader
 	rings  []arena.Block // that the reader may still read from, oldest first
-	taken  uint32        // entries taken, modulo 2^32
+	taken  uint64        // entries taken
 
 	// Guarded by channel.mu.
 	events  uint64 // read from the channel and not taken
@@ -213,7 +213,7 @@ func (q *CQ) account(v abi.CQEView) bool {
 		w = &qp.recv
 	}
 	if w.reset.Load() {
-		if int32(q.taken-1-w.stale.Load()) < 0 {
+		if q.taken <= w.stale.Load() {
 			return false
 		}
 		w.reset.Store(false)

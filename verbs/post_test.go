@@ -146,6 +146,21 @@ func TestReset(t *testing.T) {
 	b.expect(4, ib.WCSuccess)
 }
 
+// A queue pair that was reset may be idle for as long as others fill its completion queue.
+func TestResetAndIdle(t *testing.T) {
+	a, b := newPair(t)
+	attr := verbs.QPAttr{State: ib.StateReset}
+	check(t, a.qp.Modify(&attr, ib.QPAttrState))
+	check(t, b.qp.Modify(&attr, ib.QPAttrState))
+	connectSides(t, a, b, verbs.RCAttr{})
+	a.cq.Count(3 << 30)
+	b.cq.Count(1<<31 + 5)
+	check(t, b.qp.PostRecv(b.recv(1, 0, 8)))
+	check(t, a.qp.PostSend(a.send(1, 8)))
+	a.expect(1, ib.WCSuccess)
+	b.expect(1, ib.WCSuccess)
+}
+
 // The data path allocates nothing.
 func TestAllocs(t *testing.T) {
 	if raceEnabled {

@@ -59,7 +59,7 @@ type workQueue struct {
 	// After a reset the completions of before are not the application's any more: those in the queue's CQ at an index
 	// before stale.
 	reset atomic.Bool
-	stale atomic.Uint32
+	stale atomic.Uint64
 
 	marker atomic.Pointer[marker] // of a Drain
 }
@@ -196,7 +196,7 @@ func (w *workQueue) forget(q *CQ) {
 	}
 	w.posted = 0
 	w.done.Store(0)
-	w.stale.Store(q.taken + uint32(q.reader.Peek(math.MaxInt32)))
+	w.stale.Store(q.taken + uint64(q.reader.Peek(math.MaxInt32)))
 	w.reset.Store(true)
 }
 
