@@ -244,18 +244,16 @@ var responderMutants = []mutant{
 	},
 	{
 		name: "an ACK for a packet that did not fit the completion queue",
-		edits: []edit{
-			{
-				"transport/rc/responder.go",
-				`if r.complete(now, p); r.serves() {`,
-				`if r.complete(now, p); true {`,
-			},
-			{
-				"transport/rc/responder.go",
-				`if r.e.state == ib.StateErr && !r.nak.fatal {`,
-				`if false {`,
-			},
-		},
-		tests: []string{"test/scripts", "transport/rc"},
+		edits: []edit{{
+			"nic/queuepair.go",
+			`			q.doomed = true
+		}
+	}
+	if to.queue.Deadline()`,
+			`		}
+	}
+	if to.queue.Deadline()`,
+		}},
+		tests: []string{"nic TestOverrun", "test/scripts"},
 	},
 }

@@ -132,11 +132,11 @@ var serviceMutants = []mutant{
 		name: "XRC: receives complete in the queue of who took the first one",
 		edits: []edit{{
 			"nic/target.go",
-			`if !q.complete(p.cq, abi.QueueXRCRecv, r.WRID, r.Index, c) {`,
+			`q.complete(p.cq, abi.QueueXRCRecv, r.WRID, r.Index, c)`,
 			`if q.sendCQ == nil {
 		q.sendCQ = p.cq
 	}
-	if !q.complete(q.sendCQ, abi.QueueXRCRecv, r.WRID, r.Index, c) {`,
+	q.complete(q.sendCQ, abi.QueueXRCRecv, r.WRID, r.Index, c)`,
 		}},
 		tests: []string{"nic TestTarget"},
 	},
