@@ -29,7 +29,10 @@ int sn_slot_put(struct sn_context *c, uint32_t slot, struct sn_qp *q)
 		}
 	}
 	leaf += slot % SN_LEAF_SLOTS;
-	atomic_store(&leaf->qp, q);
+	/* The daemon gives a slot away as soon as its queue pair is destroyed: who destroys it may not have removed it yet, and
+	 * who polls may be between number and pointer. Whoever finds the new pointer finds the old number gone. */
+	atomic_store_explicit(&leaf->qpn, 0, memory_order_relaxed);
+	atomic_store_explicit(&leaf->qp, q, memory_order_release);
 	atomic_store_explicit(&leaf->qpn, q->ex.qp_base.qp_num, memory_order_release);
 	return 0;
 }

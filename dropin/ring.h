@@ -174,7 +174,10 @@ static inline bool sn_cq_account(struct sn_cq *q, const struct softnic_cqe *e)
 	leaf += e->qp_slot % SN_LEAF_SLOTS;
 	if (SN_UNLIKELY(atomic_load_explicit(&leaf->qpn, memory_order_acquire) != e->qpn))
 		return false;
-	qp = atomic_load_explicit(&leaf->qp, memory_order_relaxed);
+	qp = atomic_load_explicit(&leaf->qp, memory_order_acquire);
+	/* Between the two the slot may have become another's (sn_slot_put). */
+	if (SN_UNLIKELY(atomic_load_explicit(&leaf->qpn, memory_order_relaxed) != e->qpn))
+		return false;
 	w = e->queue == SOFTNIC_QUEUE_SEND ? &qp->sq : &qp->rq;
 	if (SN_UNLIKELY(w->reset)) {
 		if (q->index <= w->stale)

@@ -173,7 +173,8 @@ struct sn_device {
 enum { SN_LIVE, SN_GONE /* the daemon is */, SN_FORKED /* it is the parent's */ };
 
 /* Queue pairs by doorbell slot, for those who poll. The number stands beside the pointer, so that only a queue pair that
- * is there is touched: whoever removes one holds the locks of its completion queues. */
+ * is there is touched: whoever removes one holds the locks of its completion queues. Who polls looks at the number before
+ * and after he has read the pointer, since the slot may be given to another meanwhile. */
 struct sn_slot {
 	_Atomic(struct sn_qp *) qp;
 	atomic_uint qpn;
