@@ -47,6 +47,7 @@ static int resize(struct sn_cq *q, uint32_t entries)
 	struct softnic_ctl_resize_cq_reply r;
 	struct sn_cq_ring *ring, *last;
 	uint32_t waiting;
+	bool unused;
 	int error = sn_cq_ring_new(c, entries, &ring);
 
 	if (error)
@@ -67,17 +68,18 @@ static int resize(struct sn_cq *q, uint32_t entries)
 	}
 	error = sn_call(c, SOFTNIC_CTL_OP_RESIZE_CQ, &m, sizeof(m), &r, sizeof(r));
 	sn_lock(&q->lock);
-	if (error) {
-		/* Nobody has turned to it, since the device has not. */
+	unused = error && q->ring != ring;
+	if (unused) {
 		for (last = q->ring; last->next != ring;)
 			last = last->next;
 		last->next = NULL;
-	} else {
+	} else if (!error) {
 		q->ex.cqe = (int)entries;
 		sn_cq_look(q); /* an empty queue leaves the old ring at once, though nobody polls */
 	}
 	sn_unlock(&q->lock);
-	if (error)
+	/* A daemon that died before it could answer may have gone on to the ring, and who polls with it. */
+	if (unused)
 		sn_cq_ring_free(c, ring);
 	sn_cq_leave(q);
 	return error;
