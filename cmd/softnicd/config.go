@@ -57,11 +57,16 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.String("config", "", "YAML file with a key for each of these flags")
 }
 
+// variable is the name of the variable for a flag.
+func variable(flag string) string {
+	return "SOFTNICD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // load completes what the flags left open from the environment and the file.
 func (c *config) load(f *pflag.FlagSet) error {
 	var problems []error
 	f.VisitAll(func(flag *pflag.Flag) {
-		name := "SOFTNICD_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		name := variable(flag.Name)
 		value, set := os.LookupEnv(name)
 		if !set || flag.Changed {
 			return

@@ -9,15 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/softnic/softnicd/verbs"
 )
 
 // demoOptions are the choices of `softnicd demo`.
@@ -123,113 +118,13 @@ func linkName(o *demoOptions) string {
 	return string(cmp.Or(o.link, linkUDP))
 }
 
-// process is a child of the demo.
-type process struct {
-	cmd    *exec.Cmd
-	stderr bytes.Buffer
-	done   chan error
-}
-
-// start runs this very program with other arguments. The child dies with the demo.
-func start(ctx context.Context, stdout io.Writer, args ...string) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Stdout = stdout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Env = append(os.Environ(), "SOFTNICD_SOCKET=", "SOFTNICD_DEVICE=", "SOFTNICD_CONFIG=")
-	return startCommand(cmd)
-}
-
-// startCommand starts a child and waits for its end.
-func startCommand(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, done: make(chan error, 1)}
-	cmd.Stderr = &p.stderr
-	// The kernel means the thread that started the child when it speaks of its parent's death: that one stays.
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		if started <- err; err == nil {
-			p.done <- p.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// fail explains the end of a child that should not have ended.
-func (p *process) fail(what string, err error) error {
-	code := p.cmd.ProcessState.ExitCode()
-	text := bytes.TrimSpace(p.stderr.Bytes())
-	text = bytes.TrimPrefix(text, []byte("softnicd: "))
-	wrapped := fmt.Errorf("%s: %w: %s", what, err, text)
-	if code == exitTaken {
-		return &exitError{exitTaken, fmt.Errorf("%s", text)}
-	}
-	return wrapped
-}
-
-// daemonPatience bounds the wait for a daemon's first answer.
-const daemonPatience = 30 * time.Second
-
-// answering returns the daemon when it answers on its socket, and otherwise ends it.
-func (p *process) answering(ctx context.Context, socket string) (*process, error) {
-	late := time.After(daemonPatience)
-	for {
-		// An answer, and not only a connection: the socket listens before the devices are there.
-		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
-			return p, nil
-		}
-		select {
-		case err := <-p.done:
-			p.done <- err
-			return nil, p.fail("the daemon ended", err)
-		case <-ctx.Done():
-			p.kill()
-			return nil, fmt.Errorf("the daemon did not answer in time: %w", ctx.Err())
-		case <-late:
-			p.kill()
-			return nil, fmt.Errorf("the daemon does not answer on %s", socket)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
-// stop ends the daemon as systemd would and wants to see it drain.
-func (p *process) stop() error {
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case err := <-p.done:
-		p.done <- err
-		return err
-	case <-time.After(3 * time.Second):
-		return errors.New("did not end within 3 s of SIGTERM")
-	}
-}
-
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	<-p.done
-}
-
 func startDaemon(ctx context.Context, o *demoOptions, dir, capture string) (*process, error) {
-	socket := filepath.Join(dir, "softnicd.sock")
-	args := []string{"run", "--socket", socket, "--capture", capture, "--log-level", "warn",
-		"--port", fmt.Sprint(o.port), "--device", "softnic0=" + o.address(),
+	args := []string{"--capture", capture, "--log-level", "warn", "--port", fmt.Sprint(o.port), "--device", "softnic0=" + o.address(),
 		"--link", string(cmp.Or(o.link, linkUDP))}
 	if !o.local {
 		args = append(args, "--device", "softnic1=127.0.0.2")
 	}
-	p, err := start(ctx, nil, args...)
-	if err != nil {
-		return nil, err
-	}
-	return p.answering(ctx, socket)
+	return startRun(ctx, filepath.Join(dir, "softnicd.sock"), args...)
 }
 
 // runApps runs receiver and sender and returns what they saw, the sender first.

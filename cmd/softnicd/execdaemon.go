@@ -98,7 +98,7 @@ func startPrivateOnce(ctx context.Context, socket string, flags []string) (*proc
 	}
 	cmd := exec.Command(self, append([]string{"run"}, flags...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	p, err := startCommand(cmd)
+	p, err := startCommand(cmd, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -85,18 +85,11 @@ func blame(err error, children []*process) error {
 	return err
 }
 
-// startPerfDaemon starts a daemon with one device and waits until it answers.
+// startPerfDaemon starts a daemon with one device.
 func startPerfDaemon(ctx context.Context, o *perfOptions, i int, address, socket string) (*process, error) {
-	args := []string{"run", "--socket", socket, "--log-level", "warn", "--port", fmt.Sprint(o.udpPort), "--device", "softnic0=" + address}
-	if o.shards > 1 {
-		args = append(args, "--shards", fmt.Sprint(o.shards))
-	}
+	args := []string{"--log-level", "warn", "--port", fmt.Sprint(o.udpPort), "--device", "softnic0=" + address, "--shards", fmt.Sprint(o.shards)}
 	if o.profile != "" {
 		args = append(args, "--cpuprofile", fmt.Sprint(o.profile, i))
 	}
-	p, err := start(ctx, nil, args...)
-	if err != nil {
-		return nil, err
-	}
-	return p.answering(ctx, socket)
+	return startRun(ctx, socket, args...)
 }
