@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -31,7 +32,10 @@ func startPrivate(ctx context.Context, f *pflag.FlagSet, dir string) (*privateDa
 	args := privateFlags(f)
 	socket := filepath.Join(dir, "softnicd.sock")
 	args = append(args, "--socket="+socket)
-	if !f.Changed("log-level") {
+	var echo io.Writer
+	if f.Changed("log-level") || os.Getenv(variable("log-level")) != "" {
+		echo = os.Stderr // who asked wants to read it
+	} else {
 		args = append(args, "--log-level=warn")
 	}
 	named := f.Changed("device") || f.Changed("config") || os.Getenv("SOFTNICD_DEVICE") != "" || os.Getenv("SOFTNICD_CONFIG") != ""
@@ -41,12 +45,11 @@ func startPrivate(ctx context.Context, f *pflag.FlagSet, dir string) (*privateDa
 			port, _ := f.GetUint16("port")
 			more = append(slices.Clip(args), "--device=softnic0="+freeLoopback(attempt, port).String())
 		}
-		p, err := startPrivateOnce(ctx, socket, more)
-		var coded *exitError
+		p, err := startPrivateOnce(ctx, socket, more, echo)
 		if err == nil {
 			return &privateDaemon{p, socket}, nil
 		}
-		if named || attempt == privateAttempts || !errors.As(err, &coded) || coded.code != exitTaken {
+		if named || attempt == privateAttempts || !addressTaken(err) {
 			return nil, err
 		}
 	}
@@ -89,16 +92,23 @@ func freeLoopback(n int, port uint16) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whose refusal will say why
 }
 
+// addressTaken tells whether a daemon ended because its address is in use, where another one may be free. Its exit code is
+// the same for a right that is wanting: what it said is another.
+func addressTaken(err error) bool {
+	var coded *exitError
+	return errors.As(err, &coded) && coded.code == exitTaken && strings.Contains(err.Error(), syscall.EADDRINUSE.Error())
+}
+
 // startPrivateOnce starts a daemon and waits until it answers. What the terminal sends to the command is not for it: it
-// ends after the command does.
-func startPrivateOnce(ctx context.Context, socket string, flags []string) (*process, error) {
-	self, err := os.Executable()
+// ends after the command does. The variables of run are for it.
+func startPrivateOnce(ctx context.Context, socket string, flags []string, echo io.Writer) (*process, error) {
+	cmd, err := child(context.WithoutCancel(ctx), append([]string{"run"}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, append([]string{"run"}, flags...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	p, err := startCommand(cmd, nil)
+	cmd.SysProcAttr.Setpgid = true
+	cmd.Env = os.Environ()
+	p, err := startCommand(cmd, echo)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +117,9 @@ func startPrivateOnce(ctx context.Context, socket string, flags []string) (*proc
 
 // end ends the daemon, gently at first.
 func (d *privateDaemon) end() {
-	if err := d.stop(); err != nil {
+	err := d.stop()
+	d.kill()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "softnicd:", d.fail("the daemon of this command", err))
 	}
-	d.kill()
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // What the environment tells a daemon does not leak into those of demo and perf.
@@ -19,6 +22,54 @@ func TestWithoutVariables(t *testing.T) {
 	p, err := startRun(t.Context(), filepath.Join(t.TempDir(), "s"), "--device", "a=127.0.0.1", "--port", "14799")
 	check(t, err)
 	check(t, p.stop())
+}
+
+// A private daemon has the variables, and says what was asked for where it can be read.
+func TestPrivateDaemonSpeaks(t *testing.T) {
+	t.Setenv(beSoftnicd, "1")
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	flags := []string{"--socket", socket, "--device", "a=127.0.0.1", "--port", "14799"}
+	t.Setenv("SOFTNICD_SHARDS", "1000")
+	if _, err := startPrivateOnce(t.Context(), socket, flags, nil); err == nil || !strings.Contains(err.Error(), "1000 shards") {
+		t.Errorf("%v", err)
+	}
+	t.Setenv("SOFTNICD_SHARDS", "1")
+	var said bytes.Buffer
+	p, err := startPrivateOnce(t.Context(), socket, flags, &said)
+	check(t, err)
+	check(t, p.stop())
+	if !strings.Contains(said.String(), "ready") || !strings.Contains(said.String(), "draining") {
+		t.Errorf("it said %q", said.String())
+	}
+	if !bytes.Equal(p.stderr.last(), said.Bytes()) {
+		t.Errorf("kept is %q", p.stderr.last())
+	}
+}
+
+// Another address is tried where one is in use, and not where a right is wanting.
+func TestAddressTaken(t *testing.T) {
+	for text, want := range map[string]bool{
+		"listen udp 127.0.0.1:4791: bind: address already in use": true,
+		"packet socket: operation not permitted":                  false,
+	} {
+		if addressTaken(&exitError{exitTaken, errors.New(text)}) != want || addressTaken(errors.New(text)) {
+			t.Errorf("%s: want %v", text, want)
+		}
+	}
+	_, err := startPrivate(t.Context(), privateOf(t, "--shards", "1000"), t.TempDir())
+	if exitCode(err) != exitFailed {
+		t.Errorf("%v", err)
+	}
+}
+
+// privateOf parses flags of exec.
+func privateOf(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	t.Setenv(beSoftnicd, "1")
+	f := newExec().Flags()
+	check(t, f.Parse(args))
+	return f
 }
 
 func TestTail(t *testing.T) {
