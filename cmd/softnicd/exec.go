@@ -91,7 +91,7 @@ func (o *execOptions) run(ctx context.Context, f *pflag.FlagSet, args []string) 
 		values[dropin.EnvLIDs] = "1"
 	}
 	if !o.standalone {
-		if err := answering(values[dropin.EnvSocket]); err != nil {
+		if err := checkDaemon(values[dropin.EnvSocket]); err != nil {
 			return err
 		}
 		if !o.sysfs {
@@ -124,7 +124,7 @@ func (o *execOptions) run(ctx context.Context, f *pflag.FlagSet, args []string) 
 	cmd := exec.Command(program)
 	cmd.Args = args
 	cmd.Env = dropin.Environ(os.Environ(), values)
-	return runProgram(cmd)
+	return runProgram(ctx, cmd)
 }
 
 // check refuses flags that would do nothing.
@@ -153,8 +153,8 @@ func socketOf(flag string) string {
 	return verbs.SocketPath()
 }
 
-// answering tells whether a daemon answers on a socket, and if not, what to do.
-func answering(socket string) error {
+// checkDaemon tells whether a daemon answers on a socket, and if not, what to do.
+func checkDaemon(socket string) error {
 	_, err := verbs.Devices(verbs.WithSocket(socket))
 	if err == nil {
 		return nil
@@ -175,11 +175,14 @@ func notRunnable(name string, err error) error {
 var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT}
 
 // runProgram runs a command on our own files, hands it the signals that come for us, and returns its end.
-func runProgram(cmd *exec.Cmd) error {
+func runProgram(ctx context.Context, cmd *exec.Cmd) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded...)
 	defer signal.Stop(signals)
+	if ctx.Err() != nil { // by a signal that came before, which no program has to hear of
+		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
 	if err := cmd.Start(); err != nil {
 		return notRunnable(cmd.Args[0], err)
 	}

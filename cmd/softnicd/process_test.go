@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,6 +74,17 @@ func privateOf(t *testing.T, args ...string) *pflag.FlagSet {
 	f := newExec().Flags()
 	check(t, f.Parse(args))
 	return f
+}
+
+// A signal that came before the program runs is not lost: it does not run.
+func TestSignalBeforeProgram(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	file := filepath.Join(t.TempDir(), "file")
+	err := runProgram(ctx, exec.Command("touch", file))
+	if _, there := os.Stat(file); !errors.Is(err, context.Canceled) || !errors.Is(there, fs.ErrNotExist) {
+		t.Errorf("%v; the file: %v", err, there)
+	}
 }
 
 func TestTail(t *testing.T) {
