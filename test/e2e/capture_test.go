@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // The demo's capture, judged by tshark and by an ICRC of our own. A packet that crossed UDP is in it twice, as it left and
@@ -44,7 +46,7 @@ func TestDemoCapture(t *testing.T) {
 // tsharkAgrees has each packet dissected as RoCE, and none found malformed or remarkable.
 func tsharkAgrees(t *testing.T, file string, want int) {
 	t.Helper()
-	tshark := needTool(t, "tshark")
+	tshark := progtest.Need(t, "tshark")
 	r := finish(t, 2*patience, exec.Command(tshark, "-n", "-r", file, "-T", "fields", "-E", "separator=|",
 		"-e", "infiniband.bth.opcode", "-e", "infiniband.invariant.crc", "-e", "_ws.malformed", "-e", "_ws.expert.message", "-e", "frame.protocols", "-e", "frame.comment"))
 	if r.code != 0 {

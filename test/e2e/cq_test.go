@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -67,7 +68,7 @@ func poller(socket string) {
 
 // A poll that finds something makes no system call.
 func TestPollMakesNoSystemCall(t *testing.T) {
-	strace := needTool(t, "strace")
+	strace := progtest.Need(t, "strace")
 	d := startDaemon(t, "--device", "softnic0=lo")
 	file := filepath.Join(t.TempDir(), "strace")
 	if r := finish(t, patience, exec.Command(strace, "-o", file, "true")); r.code != 0 {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -9,11 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -26,7 +25,7 @@ type daemon struct {
 	socket string
 	port   int
 	cmd    *exec.Cmd
-	stderr syncBuffer
+	stderr progtest.Buffer
 	exited chan struct{} // closed when it has ended
 }
 
@@ -167,24 +166,6 @@ func timeout(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// syncBuffer is a buffer that is read while a process still writes.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 func isFatal(err error) bool { return errors.Is(err, verbs.ErrDeviceFatal) }

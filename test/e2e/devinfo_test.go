@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -161,7 +162,7 @@ type namespace struct {
 
 func newNamespace(t *testing.T) *namespace {
 	t.Helper()
-	needTool(t, "ip")
+	progtest.Need(t, "ip")
 	needRoot(t, "to make a network namespace")
 	n := &namespace{t, fmt.Sprintf("softnicd-e2e-%d", os.Getpid())}
 	if out, err := exec.Command("ip", "netns", "add", n.name).CombinedOutput(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // What the heartbeat costs: a timer of the Go runtime that wakes the thread which beats, four times a second. The timer
@@ -25,7 +27,7 @@ const (
 // An idle daemon with 100 applications connected makes no system call but those of its heartbeat.
 func TestIdle(t *testing.T) {
 	slow(t)
-	strace := needTool(t, "strace")
+	strace := progtest.Need(t, "strace")
 	d := startDaemon(t, "--device", onLoopback)
 	crowd := cast(t, "crowd", d.socket)
 	if n := heard[int](t, crowd, "ready"); n != 100 {

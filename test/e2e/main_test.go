@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // softnicd is the program under test.
@@ -35,17 +37,11 @@ func build(m *testing.M) int {
 		return 1
 	}
 	softnicd = filepath.Join(dir, "softnicd")
-	c := exec.Command("go", "build", "-o", softnicd, "../../cmd/softnicd")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+	if err := progtest.Build(softnicd); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// Whatever the caller has configured is not for these daemons.
-	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK"} {
-		os.Unsetenv("SOFTNICD_" + name)
-	}
-	os.Unsetenv("NOTIFY_SOCKET")
+	progtest.CleanEnv()
 	return m.Run()
 }
 
@@ -85,21 +81,6 @@ func finish(t testing.TB, limit time.Duration, c *exec.Cmd) result {
 		t.Fatalf("%v did not end within %v\nstdout: %s\nstderr: %s", c.Args, limit, r.stdout, r.stderr)
 	}
 	return r
-}
-
-// needTool skips a test whose tool is not installed. Where CI=true that is a failure: scripts/test-deps installs it.
-func needTool(t testing.TB, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("CI") == "true":
-		t.Fatalf("%s is not installed; scripts/test-deps installs it", name)
-	default:
-		t.Skipf("%s is not installed", name)
-	}
-	return ""
 }
 
 // needRoot skips a test that needs privileges.

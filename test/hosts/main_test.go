@@ -3,11 +3,11 @@ package hosts
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/softnic/softnicd/internal/nettest"
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // softnicd is the program under test.
@@ -26,17 +26,11 @@ func build(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	softnicd = filepath.Join(dir, "softnicd")
-	c := exec.Command("go", "build", "-o", softnicd, "../../cmd/softnicd")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+	if err := progtest.Build(softnicd); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// Whatever the caller has configured is not for these daemons.
-	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "PROFILE", "PKEY", "LINK"} {
-		os.Unsetenv("SOFTNICD_" + name)
-	}
-	os.Unsetenv("NOTIFY_SOCKET")
+	progtest.CleanEnv()
 	return m.Run()
 }
 

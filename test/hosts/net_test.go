@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/internal/nettest"
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -66,7 +66,7 @@ type host struct {
 	socket string
 	ctx    *verbs.Context
 	cmd    *exec.Cmd
-	said   lockedBuffer
+	said   progtest.Buffer
 	async  *events
 }
 
@@ -282,24 +282,6 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("after %v still not: %s", patience, what)
 		}
 	}
-}
-
-// lockedBuffer is a buffer that is read while a process still writes.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *lockedBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *lockedBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // events are the asynchronous events of a context, as they came.

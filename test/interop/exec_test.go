@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // outcome is how a command ended.
@@ -113,7 +115,7 @@ func TestNoDaemon(t *testing.T) {
 
 // Children of the program are served too, and flags of run reach the private daemon.
 func TestStandaloneServes(t *testing.T) {
-	lookFor(t, "ibv_devices")
+	progtest.Need(t, "ibv_devices")
 	got := command(t, nil, softnicd, "exec", "--standalone", "--device", "one=127.9.8.7", "--device", "two=127.9.8.6", "--", "sh", "-c", "sh -c ibv_devices")
 	if got.code != 0 || !strings.Contains(got.stdout, "one") || !strings.Contains(got.stdout, "two") {
 		t.Errorf("%+v", got)

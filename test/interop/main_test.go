@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -33,22 +35,19 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK", "LIBS", "LIDS", "SYSFS"} {
-		os.Unsetenv("SOFTNICD_" + name)
-	}
+	progtest.CleanEnv()
 	softnicd = filepath.Join(dir, "bin", "softnicd")
-	build := exec.Command("go", "build", "-o", softnicd, "../../cmd/softnicd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+	if err := progtest.Build(softnicd); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if _, err := exec.LookPath("cc"); err != nil {
-		fmt.Fprintln(os.Stderr, "interop: cc is missing, so nothing can be run")
-		if os.Getenv("CI") == "true" {
+	if _, err := exec.LookPath("cc"); err != nil { // then nothing can be run but the test that says so
+		flag.Parse()
+		if err := flag.Set("test.run", "^TestCompiler$"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		return 0
+		return m.Run()
 	}
 	// As a package would install them: then exec finds them without a variable.
 	if out, err := exec.Command(softnicd, "libs", "--dir", filepath.Join(dir, "lib", "softnicd")).CombinedOutput(); err != nil {
@@ -59,14 +58,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// missing ends a test for want of a program. In CI everything has to be there.
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is missing: scripts/test-deps installs it", what)
-	}
-	t.Skipf("%s is missing", what)
-}
+// Without a compiler there are no libraries for exec, and no other test runs.
+func TestCompiler(t *testing.T) { progtest.Need(t, "cc") }
 
 // daemon is one NIC with one device.
 type daemon struct {
@@ -159,27 +152,9 @@ func stopDaemons() {
 type program struct {
 	args   []string
 	cmd    *exec.Cmd
-	out    lockedBuffer
+	out    progtest.Buffer
 	ended  chan struct{}
 	result error
-}
-
-// lockedBuffer is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // start runs a program under exec with a daemon.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // Without rdma_cm qperf addresses its peer by a LID. RoCE has none, so that it is run with --lids. With -cm1 it needs the
@@ -31,7 +33,7 @@ func TestQperf(t *testing.T) {
 
 // Without LIDs an address without a GRH is refused, and the refusal says why.
 func TestNoLIDs(t *testing.T) {
-	lookFor(t, "qperf")
+	progtest.Need(t, "qperf")
 	d, err := daemons()
 	if err != nil {
 		t.Fatal(err)

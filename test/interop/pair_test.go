@@ -4,11 +4,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // all makes the tests run every pair: half an hour, against a minute.
@@ -38,9 +39,7 @@ func runPairs(t *testing.T, pairs []pair) {
 			if !*all && !p.short {
 				t.Skip("make interop runs it")
 			}
-			if _, err := exec.LookPath(p.server[0]); err != nil {
-				missing(t, p.server[0])
-			}
+			progtest.Need(t, p.server[0])
 			d, err := daemons()
 			if err != nil {
 				t.Fatal(err)

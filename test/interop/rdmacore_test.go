@@ -2,10 +2,11 @@ package interop
 
 import (
 	"context"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // alone runs a program that needs no peer to its end and returns what it printed.
@@ -25,14 +26,14 @@ func alone(t *testing.T, args ...string) string {
 }
 
 func TestDevices(t *testing.T) {
-	lookFor(t, "ibv_devices")
+	progtest.Need(t, "ibv_devices")
 	if out := alone(t, "ibv_devices"); !strings.Contains(out, "softnic0") {
 		t.Errorf("no device in\n%s", out)
 	}
 }
 
 func TestDevinfo(t *testing.T) {
-	lookFor(t, "ibv_devinfo")
+	progtest.Need(t, "ibv_devinfo")
 	out := alone(t, "ibv_devinfo", "-v")
 	d, _ := daemons()
 	for _, want := range []string{
@@ -50,7 +51,7 @@ func TestDevinfo(t *testing.T) {
 
 // ibv_asyncwatch prints what happens to a device; it learns of the end of its daemon as of the loss of the device.
 func TestAsyncwatch(t *testing.T) {
-	lookFor(t, "ibv_asyncwatch")
+	progtest.Need(t, "ibv_asyncwatch")
 	d, err := startDaemon()
 	if err != nil {
 		t.Fatal(err)
@@ -61,13 +62,6 @@ func TestAsyncwatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, p, "IBV_EVENT_DEVICE_FATAL")
-}
-
-func lookFor(t *testing.T, name string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		missing(t, name)
-	}
 }
 
 // until waits for words of a program that does not end by itself.

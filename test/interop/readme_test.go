@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // The commands of the README's section on programs are run as they stand there.
@@ -29,7 +31,7 @@ func TestReadme(t *testing.T) {
 			}
 			seen++
 			t.Run(program, func(t *testing.T) {
-				lookFor(t, program)
+				progtest.Need(t, program)
 				got := command(t, []string{"PATH=" + filepath.Dir(softnicd) + ":" + os.Getenv("PATH")}, "sh", "-c", line)
 				if got.code != 0 || !strings.Contains(got.stdout, want) {
 					t.Errorf("%s: %+v", strings.TrimSpace(line), got)
