@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -153,7 +154,7 @@ func TestJSONPage(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"status", "cq"} {
-		var out syncedBuffer
+		var out progtest.Buffer
 		check(t, softnicdRun(t.Context(), &out, command, "--socket", socket, "-o", "json"))
 		objects(command, []byte(out.String()))
 	}
@@ -175,7 +176,7 @@ func eventOf(t *testing.T, socket string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out syncedBuffer
+	var out progtest.Buffer
 	ended := make(chan error, 1)
 	go func() { ended <- softnicdRun(ctx, &out, "events", "--socket", socket, "-o", "json") }()
 	for end := time.Now().Add(10 * time.Second); !strings.Contains(out.String(), "closed"); time.Sleep(10 * time.Millisecond) {

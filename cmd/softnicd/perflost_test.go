@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // A latency test of a service that repairs nothing ends when a message is lost, also where it sleeps meanwhile.
@@ -43,7 +45,7 @@ func TestPerfLatencyLost(t *testing.T) {
 		o := options(func(o *perfOptions) { o.test, o.service, o.events = "send-lat", service, true })
 		plans, err := o.plans()
 		check(t, err)
-		var out syncedBuffer
+		var out progtest.Buffer
 		meet := func(context.Context) (*perfLink, error) { return link, nil }
 		err = perfMeasure(ctx, plans, perfHost{device: "a", socket: socket}, meet, "text", &out, &out)
 		if err == nil || !strings.Contains(err.Error(), "a message was lost") {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // beSoftnicd makes of a process of this test's program softnicd itself, with its arguments.
@@ -67,7 +69,7 @@ func TestTopHearsSignals(t *testing.T) {
 }
 
 // watched is what a terminal was told.
-type watched struct{ syncedBuffer }
+type watched struct{ progtest.Buffer }
 
 // watchScreen collects what is written to the terminal whose user's end this is.
 func watchScreen(user *os.File) *watched {

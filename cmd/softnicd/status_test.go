@@ -1,50 +1,31 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
 // softnicdRun runs a command.
-func softnicdRun(ctx context.Context, out *syncedBuffer, args ...string) error {
+func softnicdRun(ctx context.Context, out *progtest.Buffer, args ...string) error {
 	root := newRoot()
 	root.SetOut(out)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
 }
 
-// syncedBuffer is read while a command still writes.
-type syncedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncedBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncedBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 func TestStatusCommand(t *testing.T) {
 	socket := serveCQs(t)
 	attach(t, socket, "hard", 64)
 	attach(t, socket, "hard", 64)
-	var out syncedBuffer
+	var out progtest.Buffer
 	check(t, softnicdRun(t.Context(), &out, "status", "--socket", socket, "-o", "json", "--interval", "20ms"))
 	var r statusReport
 	check(t, json.Unmarshal([]byte(out.String()), &r))
@@ -63,7 +44,7 @@ func TestStatusCommand(t *testing.T) {
 		t.Error("counters that are 0 are not there")
 	}
 
-	out = syncedBuffer{}
+	out = progtest.Buffer{}
 	check(t, softnicdRun(t.Context(), &out, "status", "--socket", socket, "--device", "hard", "--interval", "0"))
 	for _, s := range []string{"daemon ", "hard ", "ACTIVE", "objects_qp"} {
 		if !strings.Contains(out.String(), s) {
@@ -79,7 +60,7 @@ func TestTopCommandWithoutTerminal(t *testing.T) {
 	socket := serveCQs(t)
 	for _, output := range []string{"text", "json"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		var out syncedBuffer
+		var out progtest.Buffer
 		err := softnicdRun(ctx, &out, "top", "--socket", socket, "--interval", "50ms", "-o", output)
 		cancel()
 		check(t, err)
@@ -114,13 +95,13 @@ func TestStatusCommandsRefuse(t *testing.T) {
 		{"status -o xml", exitUsage}, {"status --interval -1s", exitUsage}, {"status more", exitUsage}, {"status --device none", exitFailed},
 		{"top -o xml", exitUsage}, {"top --interval 1ms", exitUsage}, {"top --device none", exitFailed}, {"events -o xml", exitUsage},
 	} {
-		var out syncedBuffer
+		var out progtest.Buffer
 		if err := softnicdRun(t.Context(), &out, append(strings.Fields(c.args), "--socket", socket)...); err == nil || exitCode(err) != c.code {
 			t.Errorf("%s: %v", c.args, err)
 		}
 	}
 	for _, c := range []string{"status", "top", "events"} {
-		var out syncedBuffer
+		var out progtest.Buffer
 		if err := softnicdRun(t.Context(), &out, c, "--socket", filepath.Join(t.TempDir(), "none")); !errors.Is(err, verbs.ErrNoDaemon) {
 			t.Errorf("%s without a daemon: %v", c, err)
 		}
@@ -130,7 +111,7 @@ func TestStatusCommandsRefuse(t *testing.T) {
 func TestEventsCommand(t *testing.T) {
 	socket := serveCQs(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var out syncedBuffer
+	var out progtest.Buffer
 	ended := make(chan error, 1)
 	go func() { ended <- softnicdRun(ctx, &out, "events", "--socket", socket, "-o", "json") }()
 	// Whoever opens before the command follows is not seen: open until one is.

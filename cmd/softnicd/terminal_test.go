@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 func TestKeysIn(t *testing.T) {
@@ -55,7 +57,7 @@ func TestTopOnTerminal(t *testing.T) {
 	user, program := openTTY(t, 100, 30)
 	before, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
 	check(t, err)
-	var screen syncedBuffer
+	var screen progtest.Buffer
 	go func() {
 		var b [4096]byte
 		for {
