@@ -56,12 +56,10 @@ type netPorts interface {
 	Close() error
 }
 
-// move tells ports that their interface has other addresses, or that it is another one.
+// move tells ports that their interface has other addresses, or that it is another one. Whatever can be had of it they take:
+// a group that cannot be joined costs no address.
 func move(p netPorts, under *netdev.Interface) error {
-	if err := p.SetInterface(under.Index); err != nil {
-		return err
-	}
-	return p.SetAddrs(under.Addrs)
+	return errors.Join(p.SetInterface(under.Index), p.SetAddrs(under.Addrs))
 }
 
 // openPorts opens the ports of a device, and lists them. That they, or the right to them, cannot be had is the machine's

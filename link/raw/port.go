@@ -41,6 +41,7 @@ type Port struct {
 	epoll    int
 	guards   []*guard // of the device's addresses
 	groups   []*guard // of multicast groups
+	astray   bool     // some of them are members on an interface that is gone
 	in       reception
 	out      transmission
 	resolver *resolver // nil on the loopback, which needs none
@@ -218,11 +219,33 @@ func (p *Port) SetAddrs(addrs []netip.Addr) error {
 }
 
 // SetInterface moves the port to another interface, when the one that it was on went away and came back with another index.
-// What is bound to the old index is made anew: memberships of groups, and link-local addresses by the next SetAddrs.
+// What is bound to the old index is made anew: memberships of groups, and link-local addresses by the next SetAddrs. A group
+// that cannot be joined is tried again by the next call.
 func (p *Port) SetInterface(index int) error {
-	if index == p.cfg.Interface || p.resolver == nil {
+	if p.resolver == nil || index == p.cfg.Interface && !p.astray {
 		return nil
 	}
+	if index != p.cfg.Interface {
+		if err := p.settle(index); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, g := range p.groups {
+		fresh, err := p.member(g.addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("join %s: %w", g.addr, err))
+			continue
+		}
+		unix.Close(g.fd)
+		*g = *fresh
+	}
+	p.astray = len(errs) > 0
+	return errors.Join(errs...)
+}
+
+// settle sends and receives by another interface.
+func (p *Port) settle(index int) error {
 	link, err := p.resolver.netlink.LinkByIndex(index)
 	if err != nil {
 		return fmt.Errorf("interface %d: %w", index, err)
@@ -246,14 +269,6 @@ func (p *Port) SetInterface(index int) error {
 		unix.Close(g.fd)
 		return true
 	})
-	for _, g := range p.groups {
-		fresh, err := p.member(g.addr)
-		if err != nil {
-			return fmt.Errorf("join %s: %w", g.addr, err)
-		}
-		unix.Close(g.fd)
-		*g = *fresh
-	}
 	return nil
 }
 

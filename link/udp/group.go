@@ -21,18 +21,27 @@ func (p *Port) Join(group ib.GID) error {
 	if !slices.ContainsFunc(p.own, func(s *batch.Socket) bool { return s.Addr.Is4() == a.Is4() }) {
 		return fmt.Errorf("the device has no address of its family: %w", unix.EAFNOSUPPORT)
 	}
-	r, err := p.receiver(a, p.bindGroup)
+	r, err := p.join(a)
 	if err != nil {
 		return err
-	}
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(r.FD)}
-	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, r.FD, &ev); err != nil {
-		unix.Close(r.FD)
-		return fmt.Errorf("watch UDP socket: %w", err)
 	}
 	p.groups = append(p.groups, r)
 	p.in.Sockets = append(slices.Clone(p.own), p.groups...)
 	return nil
+}
+
+// join makes the socket of a group.
+func (p *Port) join(a netip.Addr) (*batch.Socket, error) {
+	r, err := p.receiver(a, p.bindGroup)
+	if err != nil {
+		return nil, err
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(r.FD)}
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, r.FD, &ev); err != nil {
+		unix.Close(r.FD)
+		return nil, fmt.Errorf("watch UDP socket: %w", err)
+	}
+	return r, nil
 }
 
 // Leave implements nic.Grouper. The kernel leaves the group as the socket is closed.
@@ -47,27 +56,34 @@ func (p *Port) Leave(group ib.GID) {
 }
 
 // SetInterface says that the device's interface has another index: it went away and came back. What is bound to the old one
-// is made anew: memberships of groups, and link-local addresses by the next SetAddrs.
+// is made anew: memberships of groups, and link-local addresses by the next SetAddrs. A group that cannot be joined is tried
+// again by the next call.
 func (p *Port) SetInterface(index int) error {
-	if index == p.cfg.Interface {
+	if index == p.cfg.Interface && !p.astray {
 		return nil
 	}
-	p.cfg.Interface, p.out.scope = index, uint32(index)
-	p.own = slices.DeleteFunc(p.own, func(s *batch.Socket) bool {
-		if !s.Addr.IsLinkLocalUnicast() {
-			return false
-		}
-		unix.Close(s.FD)
-		return true
-	})
-	groups := p.groups
-	p.groups = nil
-	p.in.Sockets = slices.Clone(p.own)
-	var errs []error
-	for _, old := range groups {
-		unix.Close(old.FD)
-		errs = append(errs, p.Join(old.GID))
+	if index != p.cfg.Interface {
+		p.cfg.Interface, p.out.scope = index, uint32(index)
+		p.own = slices.DeleteFunc(p.own, func(s *batch.Socket) bool {
+			if !s.Addr.IsLinkLocalUnicast() {
+				return false
+			}
+			unix.Close(s.FD)
+			return true
+		})
 	}
+	var errs []error
+	for i, old := range p.groups {
+		fresh, err := p.join(old.Addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("join %s: %w", old.Addr, err))
+			continue
+		}
+		unix.Close(old.FD)
+		p.groups[i] = fresh
+	}
+	p.astray = len(errs) > 0
+	p.in.Sockets = append(slices.Clone(p.own), p.groups...)
 	return errors.Join(errs...)
 }
 

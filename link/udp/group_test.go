@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/wire"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func gid(s string) ib.GID { return ib.GIDFromAddr(netip.MustParseAddr(s)) }
@@ -121,6 +123,62 @@ func TestGroups(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A device whose interface went away and came back with another index is in its groups again, though its only address is
+// a link-local one; and what fails is tried again.
+func TestGroupsFollowTheInterface(t *testing.T) {
+	inNamespace(t, 9000, "10.0.0.1/24", func(netlink.Link) {
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 9000}, PeerName: "eth1"}
+		if err := netlink.LinkAdd(veth); err != nil {
+			t.Log("no cable, so no test: ", err)
+			return
+		}
+		far, link := must(netlink.LinkByName("eth0")), must(netlink.LinkByName("eth1"))
+		for l, a := range map[netlink.Link]string{far: "fe80::2/64", link: "fe80::1/64"} {
+			addr := must(netlink.ParseAddr(a))
+			addr.Flags |= 2 // IFA_F_NODAD
+			if err := errors.Join(netlink.LinkSetUp(l), netlink.AddrAdd(l, addr)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		open := func(a string, on netlink.Link) *Port {
+			return must(Open(Config{Addrs: []netip.Addr{netip.MustParseAddr(a)}, Interface: on.Attrs().Index}))
+		}
+		a, b := open("fe80::2", far), open("fe80::1", link)
+		defer a.Close()
+		defer b.Close()
+		group := gid("ff12::1:2:3")
+		if err := b.Join(group); err != nil {
+			t.Error(err)
+			return
+		}
+		for range 2 {
+			if err := b.SetInterface(9999); !errors.Is(err, unix.ENODEV) {
+				t.Errorf("moved to an interface that is not there: %v", err)
+			}
+		}
+		if err := errors.Join(b.SetInterface(link.Attrs().Index), b.SetAddrs([]netip.Addr{netip.MustParseAddr("fe80::1")})); err != nil {
+			t.Errorf("it is back: %v", err)
+		}
+		if len(b.groups) != 1 || len(b.in.Sockets) != 2 || b.astray {
+			t.Errorf("%d groups, %d sockets, astray %v", len(b.groups), len(b.in.Sockets), b.astray)
+		}
+		path := &wire.Path{Source: gid("fe80::2"), Dest: group, HopLimit: 1}
+		var p *wire.Packet
+		// The kernel may take a moment before it has a way to groups.
+		for begun := time.Now(); p == nil && time.Since(begun) < 5*time.Second; p = receiveOne(b, 10*time.Millisecond) {
+			out := wire.NewBurst(4)
+			add(t, out, path, wire.UDSendOnly, 1, true, &wire.Buffer{B: make([]byte, 100)}, 100)
+			if n, err := a.Send(0, out.Frames()); n != 1 || err != nil {
+				t.Errorf("Send took %d frames, %v", n, err)
+			}
+		}
+		if p == nil || p.Dest != group {
+			t.Errorf("received %+v", p)
+		}
+	})
 }
 
 // A device without an address of the family cannot be in a group.

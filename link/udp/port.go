@@ -42,6 +42,7 @@ type Port struct {
 	epoll    int
 	own      []*batch.Socket // of the device's addresses
 	groups   []*batch.Socket // of multicast groups
+	astray   bool            // some of them are members on an interface that is gone
 	in       reception       // from all of them
 	out      transmission
 	closed   bool
