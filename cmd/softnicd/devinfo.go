@@ -13,11 +13,12 @@ import (
 
 // deviceInfo is what devinfo says about a device.
 type deviceInfo struct {
-	name string
-	guid uint64
-	attr ib.DeviceAttr
-	port ib.PortAttr
-	gids []verbs.GIDEntry
+	name  string
+	guid  uint64
+	attr  ib.DeviceAttr
+	port  ib.PortAttr
+	gids  []verbs.GIDEntry
+	pkeys []ib.PKey
 }
 
 // fact is one of the things that devinfo says, under the name that ibv_devinfo has for it: in words for people, and as a
@@ -107,6 +108,13 @@ func queryDevice(name string, opts []verbs.Option) (*deviceInfo, error) {
 	}
 	if i.gids, err = ctx.QueryGIDTable(1); err != nil {
 		return nil, err
+	}
+	for k := range int(i.port.PKeyTblLen) {
+		key, err := ctx.QueryPKey(1, k)
+		if err != nil {
+			return nil, err
+		}
+		i.pkeys = append(i.pkeys, key)
 	}
 	return i, nil
 }

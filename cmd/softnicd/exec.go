@@ -114,7 +114,7 @@ func (o *execOptions) run(ctx context.Context, f *pflag.FlagSet, args []string) 
 		values[dropin.EnvSocket] = d.socket
 	}
 	if o.sysfs {
-		tree, err := newSysfs(filepath.Join(dir.path, "sys"), values[dropin.EnvSocket])
+		tree, err := newSysfs(filepath.Join(dir.path, "sys"), values[dropin.EnvSocket], o.lids)
 		if err != nil {
 			return err
 		}

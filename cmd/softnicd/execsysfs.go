@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 // class/infiniband_verbs; and dev/infiniband, for it is the same programs that look there. Programs read it through the preloaded library.
 type sysfs struct {
 	root    string
-	devices []string
+	devices []string // as the daemon lists them
 	opts    []verbs.Option
 	ended   chan struct{}
 	done    chan struct{}
@@ -26,26 +27,27 @@ type sysfs struct {
 // sysfsRefresh is how old counters of the tree may be.
 const sysfsRefresh = time.Second
 
-// newSysfs writes the tree of a daemon's devices and keeps counters, P_Keys and state current until stop.
-func newSysfs(root, socket string) (*sysfs, error) {
+// newSysfs writes the tree of a daemon's devices and keeps counters and state current until stop. With lids, ports have LIDs.
+func newSysfs(root, socket string, lids bool) (*sysfs, error) {
 	t := &sysfs{root: root, opts: []verbs.Option{verbs.WithSocket(socket)}, ended: make(chan struct{}), done: make(chan struct{})}
 	infos, err := queryDevices("", t.opts)
 	if err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return nil, err
+	}
 	for n, i := range infos {
 		t.devices = append(t.devices, i.name)
-		for name, text := range i.sysfs(n) {
-			if err := t.write(name, text); err != nil {
-				return nil, err
-			}
-		}
-		if err := t.refresh(i.name); err != nil {
+		if err := t.writeAll(i.sysfs(n, lids)); err != nil {
 			return nil, err
 		}
 		if err := t.special(fmt.Sprintf("dev/infiniband/uverbs%d", n)); err != nil {
 			return nil, err
 		}
+	}
+	if err := t.refresh(); err != nil {
+		return nil, err
 	}
 	go func() {
 		defer close(t.done)
@@ -54,9 +56,7 @@ func newSysfs(root, socket string) (*sysfs, error) {
 			case <-t.ended:
 				return
 			case <-time.After(sysfsRefresh):
-				for _, d := range t.devices {
-					_ = t.refresh(d) // a device that went away keeps its last state
-				}
+				_ = t.refresh() // what the daemon does not tell stays as it was
 			}
 		}
 	}()
@@ -68,16 +68,26 @@ func (t *sysfs) stop() {
 	<-t.done
 }
 
-// write replaces a file whole, so that no reader sees half of one.
+// writeAll writes files with these texts.
+func (t *sysfs) writeAll(files map[string]string) error {
+	for name, text := range files {
+		if err := t.write(name, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write replaces a file whole, so that no reader sees half of one, nor any other file beside it.
 func (t *sysfs) write(name, text string) error {
-	file := filepath.Join(t.root, name)
+	file, fresh := filepath.Join(t.root, name), filepath.Join(t.root, ".fresh")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file+"~", []byte(text+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(fresh, []byte(text+"\n"), 0o644); err != nil {
 		return err
 	}
-	return os.Rename(file+"~", file)
+	return os.Rename(fresh, file)
 }
 
 // special makes what is a character device. UCX wants it to be one and does not open it.
@@ -89,63 +99,62 @@ func (t *sysfs) special(name string) error {
 	return os.Symlink(os.DevNull, file)
 }
 
-// The counters that Linux has in counters; all others are in hw_counters.
+// The counters that Linux has in counters, where a device has them or not; all others are in hw_counters. Those that only
+// some devices have, such as unicast_rcv_packets, are not there: a zero would be a lie.
 var sysfsCounters = []string{
-	"excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors", "multicast_rcv_packets",
-	"multicast_xmit_packets", "port_rcv_constraint_errors", "port_rcv_data", "port_rcv_errors", "port_rcv_packets",
+	"excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors", "port_rcv_constraint_errors", "port_rcv_data", "port_rcv_errors", "port_rcv_packets",
 	"port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_xmit_data",
-	"port_xmit_discards", "port_xmit_packets", "port_xmit_wait", "symbol_error", "unicast_rcv_packets", "unicast_xmit_packets",
-	"VL15_dropped",
+	"port_xmit_discards", "port_xmit_packets", "port_xmit_wait", "symbol_error", "VL15_dropped",
 }
 
-// refresh writes what changes: counters, P_Keys and the port's state.
-func (t *sysfs) refresh(device string) error {
-	ctx, err := verbs.Open(device, t.opts...)
+// refresh writes what changes: counters and the state of ports. It opens no device: nobody is to see a context come and go
+// each time.
+func (t *sysfs) refresh() error {
+	status, err := verbs.Status(t.opts...)
 	if err != nil {
 		return err
 	}
-	defer ctx.Close()
-	counters, err := ctx.QueryCounters()
-	if err != nil {
-		return err
-	}
-	port, err := ctx.QueryPort(1)
-	if err != nil {
-		return err
-	}
-	folder := "class/infiniband/" + device + "/ports/1/"
-	values := make(map[string]string)
-	for _, name := range sysfsCounters {
-		values[folder+"counters/"+name] = "0"
-	}
-	for _, c := range counters {
-		kind := "hw_counters/"
-		if slices.Contains(sysfsCounters, c.Name) {
-			kind = "counters/"
+	for n, device := range t.devices {
+		if n >= len(status.Devices) || status.Devices[n].Name != device {
+			return fmt.Errorf("the daemon has no device %s any more", device)
 		}
-		values[folder+kind+c.Name] = strconv.FormatUint(c.Value, 10)
-	}
-	for k := range int(port.PKeyTblLen) {
-		key, err := ctx.QueryPKey(1, k)
+		counters, err := verbs.DeviceCounters(n, t.opts...)
 		if err != nil {
 			return err
 		}
-		values[fmt.Sprintf("%spkeys/%d", folder, k)] = fmt.Sprintf("%#04x", uint16(key))
-	}
-	values[folder+"state"] = fmt.Sprintf("%d: %s", port.State, strings.TrimPrefix(portStates[min(int(port.State), len(portStates)-1)], "PORT_"))
-	values[folder+"phys_state"] = fmt.Sprintf("%d: %s", port.PhysState, physStates[port.PhysState])
-	for name, text := range values {
-		if err := t.write(name, text); err != nil {
+		if err := t.writeAll(sysfsCurrent(&status.Devices[n], counters)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-var physStates = map[uint8]string{1: "Sleep", 2: "Polling", 3: "Disabled", 4: "PortConfigurationTraining", 5: "LinkUp", 6: "LinkErrorRecovery", 7: "Phy Test"}
+// sysfsCurrent returns the files of a device that change.
+func sysfsCurrent(d *verbs.DeviceStatus, counters []verbs.Counter) map[string]string {
+	port := "class/infiniband/" + d.Name + "/ports/1/"
+	physical := "3: Disabled"
+	if d.State == ib.PortActive {
+		physical = "5: LinkUp"
+	}
+	files := map[string]string{
+		port + "state":      fmt.Sprintf("%d: %s", d.State, strings.TrimPrefix(portStates[min(int(d.State), len(portStates)-1)], "PORT_")),
+		port + "phys_state": physical,
+	}
+	for _, name := range sysfsCounters {
+		files[port+"counters/"+name] = "0"
+	}
+	for _, c := range counters {
+		kind := "hw_counters/"
+		if slices.Contains(sysfsCounters, c.Name) {
+			kind = "counters/"
+		}
+		files[port+kind+c.Name] = strconv.FormatUint(c.Value, 10)
+	}
+	return files
+}
 
-// sysfs returns the files of the nth device that do not change.
-func (i *deviceInfo) sysfs(n int) map[string]string {
+// sysfs returns the files of the nth device that do not change, in the formats of the kernel.
+func (i *deviceInfo) sysfs(n int, lids bool) map[string]string {
 	uverbs := fmt.Sprintf("class/infiniband_verbs/uverbs%d/", n)
 	device := "class/infiniband/" + i.name + "/"
 	port := device + "ports/1/"
@@ -161,7 +170,7 @@ func (i *deviceInfo) sysfs(n int) map[string]string {
 		device + "hw_rev":                    fmt.Sprintf("%#x", i.attr.HWVer),
 		device + "board_id":                  "softnicd",
 		device + "hca_type":                  "softnicd",
-		port + "lid":                         "0x0",
+		port + "lid":                         fmt.Sprintf("%#x", i.lid(lids)),
 		port + "lid_mask_count":              "0",
 		port + "sm_lid":                      "0x0",
 		port + "sm_sl":                       "0",
@@ -171,8 +180,8 @@ func (i *deviceInfo) sysfs(n int) map[string]string {
 	}
 	for _, folder := range []string{device, uverbs} {
 		for name, text := range map[string]string{
-			"vendor": fmt.Sprintf("%#06x", i.attr.VendorID), "device": fmt.Sprintf("%#06x", i.attr.VendorPartID), "class": "0x020700",
-			"subsystem_vendor": fmt.Sprintf("%#06x", i.attr.VendorID), "subsystem_device": fmt.Sprintf("%#06x", i.attr.VendorPartID),
+			"vendor": fmt.Sprintf("%#04x", uint16(i.attr.VendorID)), "device": fmt.Sprintf("%#04x", uint16(i.attr.VendorPartID)), "class": "0x020700",
+			"subsystem_vendor": fmt.Sprintf("%#04x", uint16(i.attr.VendorID)), "subsystem_device": fmt.Sprintf("%#04x", uint16(i.attr.VendorPartID)),
 			"numa_node": "-1", "local_cpus": onlineMask(), "local_cpulist": online(),
 		} {
 			files[folder+"device/"+name] = text
@@ -181,26 +190,27 @@ func (i *deviceInfo) sysfs(n int) map[string]string {
 	netdev := zeroPadded(i.port.Netdev[:])
 	files[device+"device/net/"+netdev+"/ifindex"] = fmt.Sprint(i.port.NetdevIfindex)
 	for k := range int(i.port.GIDTblLen) {
-		files[fmt.Sprintf("%sgids/%d", port, k)] = sysfsGID(ib.GID{})
+		files[fmt.Sprintf("%sgids/%d", port, k)] = ib.GID{}.String()
+	}
+	for k, key := range i.pkeys {
+		files[fmt.Sprintf("%spkeys/%d", port, k)] = fmt.Sprintf("%#04x", uint16(key))
 	}
 	for _, g := range i.gids {
-		files[fmt.Sprintf("%sgids/%d", port, g.Index)] = sysfsGID(g.GID)
-		files[fmt.Sprintf("%sgid_attrs/types/%d", port, g.Index)] = "RoCE v2"
+		files[fmt.Sprintf("%sgids/%d", port, g.Index)] = g.GID.String()
+		files[fmt.Sprintf("%sgid_attrs/types/%d", port, g.Index)] = g.Type.String()
 		files[fmt.Sprintf("%sgid_attrs/ndevs/%d", port, g.Index)] = netdev
 	}
 	return files
 }
 
-// sysfsGID prints a GID as the kernel does: eight groups, no zeros left out.
-func sysfsGID(g ib.GID) string {
-	var b strings.Builder
-	for k := 0; k < len(g); k += 2 {
-		if k > 0 {
-			b.WriteByte(':')
+// lid is the LID that the port has for programs which have to have one: as dropin/lid.c makes it.
+func (i *deviceInfo) lid(wanted bool) uint16 {
+	for _, g := range i.gids {
+		if a := g.GID.Addr(); wanted && a.Is4() {
+			return binary.BigEndian.Uint16(g.GID[14:])
 		}
-		fmt.Fprintf(&b, "%02x%02x", g[k], g[k+1])
 	}
-	return b.String()
+	return 0
 }
 
 // linkRate prints width and speed as the kernel does. Speeds are those of a lane.
