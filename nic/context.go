@@ -148,10 +148,10 @@ func (c *Context) Close() error {
 	c.eventMu.Unlock()
 
 	c.detachAll()
+	c.closeXRC() // first: targets live elsewhere, and complete in this context's queues until they have lost them
 	for _, q := range c.dev.detach(c) {
 		q.release()
 	}
-	c.closeXRC()
 	for len(c.mws.list) > 0 {
 		c.forgetMW(c.mws.list[0])
 	}

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/softnic/softnicd/abi"
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/cq"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
 )
 
 var team = XRCDName{Tenant: 1000, Name: "team"}
@@ -415,6 +418,45 @@ func TestXRCProcessEndsInMidMessage(t *testing.T) {
 		t.Fatalf("send: %+v", c)
 	}
 	g.checkEmpty(t)
+}
+
+// A message that arrives while a process ends leaves nothing of the process behind: its completion queue, which holds events
+// back, would have its memory touched when their time comes.
+func TestXRCProcessEndsAsMessagesArrive(t *testing.T) {
+	g := newCrew(t)
+	block := make([]byte, abi.CQBlockSize(128))
+	q, err := g.b.ctx.CreateCQ(CQConfig{Block: block, Entries: 128, Notifier: &channel{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := cq.NewReader(block, q.Capacity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.b.ctx.ModerateCQ(q, 100, 1000); err != nil {
+		t.Fatal(err)
+	}
+	r.ReqNotify(abi.ArmNext)
+	p := g.b.newSRQ(t, 8, func(c *SRQConfig) { c.XRCD, c.CQ = g.xb, q })
+	s, target := g.target.shard, (*served)(g.target.of)
+	arrived := 0
+	var arrive func(clock.Time)
+	arrive = func(clock.Time) { // as often as the shard does something else
+		s.post(arrive)
+		if target.Select(p.srq.Number()) != nil {
+			arrived++
+			target.CompleteRecv(&transport.Receive{}, &transport.Completion{})
+		}
+		target.pool = nil
+	}
+	s.post(arrive)
+	if err := g.b.ctx.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if arrived == 0 || len(s.held) != 0 {
+		t.Errorf("%d messages arrived; %d completion queues hold events back", arrived, len(s.held))
+	}
+	s.in.queue = nil
 }
 
 // What cannot be delivered is not acknowledged: the completion queue of a shared receive queue overruns.
