@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK", "LIBS", "SYSFS"} {
-		os.Unsetenv("SOFTNICD_" + name)
-	}
+	progtest.CleanEnv()
 	defer func() {
 		if built != "" {
 			os.RemoveAll(filepath.Dir(filepath.Dir(built)))
@@ -42,13 +41,11 @@ var softnicd = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	built = filepath.Join(dir, "bin", "softnicd")
-	build := exec.Command("go", "build", "-o", built, "../../../../cmd/softnicd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %v\n%s", err, out)
+	if err := progtest.Build(built); err != nil {
+		return "", err
 	}
 	if _, err := exec.LookPath("cc"); err != nil {
-		return built, nil // the programs in C are skipped
+		return built, nil // TestPrograms says so
 	}
 	if out, err := exec.Command(built, "libs", "--dir", filepath.Join(dir, "lib", "softnicd")).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("softnicd libs: %v\n%s", err, out)
@@ -60,7 +57,7 @@ var softnicd = sync.OnceValues(func() (string, error) {
 type daemon struct {
 	socket string
 	cmd    *exec.Cmd
-	log    lockedBuffer
+	log    progtest.Buffer
 	ended  chan struct{}
 }
 

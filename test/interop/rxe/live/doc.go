@@ -2,8 +2,8 @@
 //
 // The machine is that of ../shared/interop beside the checkout, or of $SOFTNIC_INTEROP: a folder with programs build-vm,
 // which makes an image of Debian's packages once, and vm, which boots it and runs commands in it. Without the folder,
-// without root or with -short every test here skips. It boots in some seconds on an idle machine, under emulation, which
-// is what makes the tests slow.
+// without root or with -short every test here skips; a folder that $SOFTNIC_INTEROP names has to be there. It boots in some
+// seconds on an idle machine, under emulation, which is what makes the tests slow.
 //
 // Both sides of a test are a side: [ours] is a program of package verbs with a daemon beside the bridge, [theirs] is
 // testdata/peer.py in the machine. Each operation runs with either of them asking, and all data is compared by checksum.

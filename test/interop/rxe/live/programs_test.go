@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // example is a program in C that is the same at both ends: Debian's in the machine, and here under softnicd exec.
@@ -56,12 +58,8 @@ func TestPrograms(t *testing.T) {
 						if !e.smoke || family == "v6" {
 							full(t)
 						}
-						if _, err := exec.LookPath(e.args[0]); err != nil {
-							t.Skipf("%s is missing", e.args[0])
-						}
-						if _, err := exec.LookPath("cc"); err != nil {
-							t.Skip("cc is missing, so exec has no libraries")
-						}
+						progtest.Need(t, e.args[0])
+						progtest.Need(t, "cc") // exec has no libraries without
 						t.Run("we serve", func(t *testing.T) { e.hold(t, m, d, index[family], false) })
 						t.Run("we call", func(t *testing.T) { e.hold(t, m, d, index[family], true) })
 					})
@@ -109,7 +107,7 @@ func (e example) run(t *testing.T, m *machine, d *daemon, gid string, weCall boo
 	} else {
 		server, client = here(args), there(append(args, bridge4.String()))
 	}
-	var said, answered lockedBuffer
+	var said, answered progtest.Buffer
 	server.Stdout, server.Stderr = &said, &said
 	client.Stdout, client.Stderr = &answered, &answered
 	if err := server.Start(); err != nil {

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,16 +49,20 @@ type machine struct {
 }
 
 // errAbsent says that there is no harness.
-var errAbsent = errors.New("no programs build-vm and vm in ../shared/interop beside the checkout nor in $SOFTNIC_INTEROP")
+var errAbsent = errors.New("no programs build-vm and vm in ../shared/interop beside the checkout, and no $SOFTNIC_INTEROP")
 
 // boot starts the machine once.
 var boot = sync.OnceValues(func() (*machine, error) {
 	dir := os.Getenv("SOFTNIC_INTEROP")
-	if dir == "" {
+	named := dir != ""
+	if !named {
 		dir = filepath.Join("..", "..", "..", "..", "..", "shared", "interop")
 	}
 	m := &machine{program: filepath.Join(dir, "vm")}
 	if _, err := os.Stat(m.program); err != nil {
+		if named {
+			return nil, fmt.Errorf("$SOFTNIC_INTEROP: %w", err)
+		}
 		return nil, errAbsent
 	}
 	if name := os.Getenv("SOFTNIC_RXE_VM"); name != "" {
@@ -181,22 +184,4 @@ func (m *machine) pause(t *testing.T, d time.Duration) {
 // beside is a command in the namespace of the bridge.
 func (m *machine) beside(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", m.namespace}, args...)...)
-}
-
-// lockedBuffer is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
