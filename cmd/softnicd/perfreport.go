@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ type perfResult struct {
 	Test       string         `json:"test"`
 	Size       int            `json:"size"`
 	QPs        int            `json:"qps"`
-	Service    string         `json:"service"`
+	Service    string         `json:"service"`  // as --service has it
 	Messages   int64          `json:"messages"` // sent
 	Lost       int64          `json:"lost"`     // of the sends of an unreliable service
 	GbitPerS   float64        `json:"gbit_per_s"`
@@ -58,7 +59,7 @@ func newPerfResult(plan *perfPlan, own, both perfShare, latency *histogram, peak
 		rate *= float64(sent-lost) / float64(sent)
 	}
 	r := &perfResult{
-		Service: plan.qpType().String(), Lost: lost, Test: plan.Test, Size: plan.Size, QPs: plan.QPs, Messages: sent,
+		Service: cmp.Or(plan.Service, "rc"), Lost: lost, Test: plan.Test, Size: plan.Size, QPs: plan.QPs, Messages: sent,
 		GbitPerS: rate * 8 / 1e9, MsgPerS: rate / float64(plan.Size), GbitPeak: max(peak*float64(plan.Size), own.BytesPerS) * 8 / 1e9,
 		Min: micro(latency.min), Max: micro(latency.max), Avg: latency.mean(), Stdev: latency.stdev(),
 		P50: latency.quantile(.5), P90: latency.quantile(.9), P99: latency.quantile(.99), P999: latency.quantile(.999),
