@@ -79,11 +79,7 @@ nothing bounds it, and the high-water mark is all there is to go by.`,
 			case interval < 50*time.Millisecond:
 				return usage(fmt.Errorf("--interval %v: at least 50ms expected", interval))
 			}
-			var opts []verbs.Option
-			if socket != "" {
-				opts = append(opts, verbs.WithSocket(socket))
-			}
-			list := func() ([]cqRow, error) { return queryCQs(device, opts) }
+			list := func() ([]cqRow, error) { return queryCQs(device, socketOption(socket)) }
 			if watch {
 				return watchCQs(c.Context(), c.OutOrStdout(), output, interval, list)
 			}

@@ -42,11 +42,7 @@ func newDevinfo() *cobra.Command {
 			if output != "text" && output != "json" {
 				return usage(fmt.Errorf("-o %s: text or json expected", output))
 			}
-			var opts []verbs.Option
-			if socket != "" {
-				opts = append(opts, verbs.WithSocket(socket))
-			}
-			infos, err := queryDevices(device, opts)
+			infos, err := queryDevices(device, socketOption(socket))
 			if err != nil {
 				return err
 			}

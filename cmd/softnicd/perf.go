@@ -228,11 +228,6 @@ func (o *perfOptions) plans() ([]perfPlan, error) {
 	if o.output != "text" && o.output != "json" {
 		return nil, usage(fmt.Errorf("-o %s: text or json expected", o.output))
 	}
-	switch o.service {
-	case "rc", "uc", "ud", "xrc":
-	default:
-		return nil, usage(fmt.Errorf("--service %s: rc, uc, ud or xrc expected", o.service))
-	}
 	p := perfPlan{
 		Test: test.name, Service: o.service, QPs: o.qps, TxDepth: o.txDepth, RxDepth: o.rxDepth, PostList: o.postList, CQMod: o.cqMod, Iters: o.iters,
 		Duration: o.duration, MTU: o.mtu, Events: o.events, Inline: o.inline, Both: o.both, Verify: o.verify,

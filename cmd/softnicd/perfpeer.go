@@ -19,12 +19,7 @@ type perfHost struct {
 	device, socket string
 }
 
-func (h perfHost) options() []verbs.Option {
-	if h.socket == "" {
-		return nil
-	}
-	return []verbs.Option{verbs.WithSocket(h.socket)}
-}
+func (h perfHost) options() []verbs.Option { return socketOption(h.socket) }
 
 // perfPeer is one side of one measurement: what any verbs program has, and where it stands.
 type perfPeer struct {
