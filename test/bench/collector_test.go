@@ -2,9 +2,10 @@ package main
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // The collector of a daemon does not run while messages flow, however many: they allocate nothing.
@@ -17,24 +18,26 @@ func TestNoCollectionUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	t.Setenv("GODEBUG", "gctrace=1") // a line for each collection
-	t.Setenv("GOGC", "1")            // for each hundredth of the heap that is allocated
-	var said log
+	var said progtest.Buffer
 	s.errors = &said
+	// The daemon says when it collects, and does for each hundredth of the heap that is allocated.
+	s.env = []string{"GODEBUG=gctrace=1", "GOGC=1"}
 	d, err := s.daemon(s.fresh())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.stop()
-	var collections [2]int
-	for i := range collections {
+	var counts [2]chan int
+	for i := range counts {
+		counts[i] = make(chan int, 1)
 		// Queue pairs are made before, and destroyed after: in between there is nothing but messages.
-		defer time.AfterFunc(s.length*time.Duration(i+1)/2, func() { collections[i] = said.lines() }).Stop()
+		defer time.AfterFunc(s.length*time.Duration(i+1)/2, func() { counts[i] <- strings.Count("\n"+said.String(), "\ngc ") }).Stop()
 	}
 	r, err := (&pair{s, d, d}).perf("msg-rate")
 	if err != nil {
 		t.Fatal(err)
 	}
+	collections := [2]int{<-counts[0], <-counts[1]}
 	if collections[0] == 0 {
 		t.Fatal("collections are not seen")
 	}
@@ -42,22 +45,4 @@ func TestNoCollectionUnderTraffic(t *testing.T) {
 	if n := collections[1] - collections[0]; n > 0 {
 		t.Errorf("%d collections while messages flowed", n)
 	}
-}
-
-// log counts lines.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) lines() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count("\n"+l.text.String(), "\ngc ")
 }

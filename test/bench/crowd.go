@@ -89,9 +89,12 @@ func (c *crowd) gather() (pid int, disperse func(), err error) {
 		_ = child.Wait()
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if strings.TrimSpace(line) != crowdReady {
+	if err == nil && line != crowdReady+"\n" {
+		err = errors.New(strings.TrimSpace(line)) // what crowdMain could not do
+	}
+	if err != nil {
 		disperse()
-		return 0, nil, fmt.Errorf("the applications did not get ready: %q, %w", line, err)
+		return 0, nil, fmt.Errorf("the applications did not get ready: %w", err)
 	}
 	return child.Process.Pid, disperse, nil
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/softnic/softnicd/internal/nettest"
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 var ratios = flag.Bool("ratios", false, "measure the ratios: some seconds on a machine with nothing else to do")
@@ -16,6 +19,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && runChild(os.Args[1], os.Args[2]) {
 		return
 	}
+	progtest.CleanEnv()
 	os.Exit(nettest.Main(m))
 }
 
@@ -67,14 +71,25 @@ func (r *row) limit() float64 {
 	return r.floor / guard
 }
 
+// unmeasured ends the test of a row, which is a failure unless this machine does not have what the row needs. A tool is what
+// every machine can have.
+func unmeasured(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		progtest.Missing(t, err.Error())
+	case errors.Is(err, errSkip):
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
+}
+
 // guarded measures a row until it is good enough, three times at the most.
 func (r *row) guarded(t *testing.T) {
 	st, err := r.set()
-	if errors.Is(err, errSkip) {
-		t.Skip(err)
-	}
 	if err != nil {
-		t.Fatal(err)
+		unmeasured(t, err)
 	}
 	if st.done != nil {
 		defer st.done()
@@ -84,10 +99,8 @@ func (r *row) guarded(t *testing.T) {
 		lines = append(lines, cacheLine(20*time.Millisecond))
 		yardstick := 0.0
 		if st.against != nil {
-			if yardstick, err = st.against(); errors.Is(err, errSkip) {
-				t.Skip(err)
-			} else if err != nil {
-				t.Fatalf("%s: %v", r.yardstick, err)
+			if yardstick, err = st.against(); err != nil {
+				unmeasured(t, fmt.Errorf("%s: %w", r.yardstick, err))
 			}
 		}
 		path, err := st.path()

@@ -62,6 +62,7 @@ func (s *suite) daemon(h host, args ...string) (*daemon, error) {
 	}
 	d.cmd = exec.Command(s.binary, append(all, args...)...)
 	d.cmd.Stderr = s.errors
+	d.cmd.Env = append(os.Environ(), s.env...)
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := h.start(d.cmd); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ type suite struct {
 
 	daemons, addresses int               // that were given out
 	errors             io.Writer         // what daemons say goes there
+	env                []string          // of daemons, beside ours
 	lines              []float64         // round trips of a cache line
 	crowds             map[crowd]*hosted // that are there already
 }

@@ -244,7 +244,7 @@ func sink(fd int) {
 // iperf returns the Gbit/s of iperf3 with one TCP stream from one host to another.
 func iperf(length time.Duration, from, to host) (float64, error) {
 	if _, err := exec.LookPath("iperf3"); err != nil {
-		return 0, fmt.Errorf("%w: there is no iperf3 (apt-get install iperf3)", errSkip)
+		return 0, fmt.Errorf("%w: %w (apt-get install iperf3)", errSkip, err)
 	}
 	const port = "15201"
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second+length)
