@@ -51,7 +51,7 @@ func (d *Device) Counters() []Counter {
 	add("port_xmit_data", p.SentBytes.Load()/4) // counted in words, as on InfiniBand
 	add("port_rcv_packets", p.ReceivedPackets.Load())
 	add("port_rcv_data", p.ReceivedBytes.Load()/4)
-	add("port_xmit_errors", p.SendErrors.Load())
+	add("port_xmit_discards", p.SendErrors.Load())
 	add("rx_socket_drops", p.SocketDrops.Load())
 	for r := range dropNames {
 		if dropNames[r] != "" {
