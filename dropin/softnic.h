@@ -365,9 +365,13 @@ struct sn_qp {
 
 struct sn_srq {
 	struct ibv_srq srq; /* first */
-	struct sn_wq rq;    /* rq.done is not used: the header's rq_taken is */
+	struct sn_wq rq;    /* rq.done is what the header's rq_taken was when somebody looked */
 	uint8_t *header;
 	struct sn_block block;
+	pthread_mutex_t resizing;
+	uint8_t *next_header; /* while it is resized: of the ring to which the device goes over; otherwise NULL */
+	struct sn_wq next;    /* that ring */
+	uint32_t next_places; /* what may be posted meanwhile */
 	uint32_t number; /* in an XRC domain */
 	uint64_t cookie;
 	uint32_t async_events;

@@ -74,6 +74,7 @@ static struct ibv_srq *create(struct sn_context *c, struct ibv_srq_init_attr_ex 
 	q->header = q->block.mem;
 	q->rq.stride = softnic_recv_stride(m.max_sge);
 	ring_of(&q->rq, q->header, round_depth(m.max_wr));
+	pthread_mutex_init(&q->resizing, NULL);
 	pthread_mutex_init(&q->srq.mutex, NULL);
 	pthread_cond_init(&q->srq.cond, NULL);
 	q->cookie = sn_object_add(c, SN_SRQ, q);
@@ -91,6 +92,7 @@ freed:
 	sn_block_free(c, &q->block);
 	pthread_cond_destroy(&q->srq.cond);
 	pthread_mutex_destroy(&q->srq.mutex);
+	pthread_mutex_destroy(&q->resizing);
 failed:
 	free(q);
 	errno = error;
@@ -139,42 +141,68 @@ static int get_srq_num(struct ibv_srq *srq, uint32_t *number)
 static int move(struct sn_srq *q, uint8_t *header, uint32_t max_wr)
 {
 	uint32_t taken = atomic_load_explicit(sn_word32(q->header, SOFTNIC_OFF_RQ_TAKEN), memory_order_acquire);
-	struct sn_wq to = q->rq;
 
 	if (q->rq.posted - taken > max_wr)
 		return EINVAL;
-	ring_of(&to, header, round_depth(max_wr));
+	q->next = q->rq;
+	ring_of(&q->next, header, round_depth(max_wr));
 	for (uint32_t i = taken; i != q->rq.posted; i++)
-		memcpy(sn_slot_at(&to, i), sn_slot_at(&q->rq, i), q->rq.stride);
+		memcpy(sn_slot_at(&q->next, i), sn_slot_at(&q->rq, i), q->rq.stride);
+	atomic_store(sn_word32(header, SOFTNIC_OFF_RQ_TAKEN), taken);
 	sn_publish_recv(header, q->rq.posted);
+	q->next_header = header;
+	q->next_places = max_wr < q->rq.depth ? max_wr : q->rq.depth;
 	return 0;
+}
+
+/* The device has gone over to the new ring, or it has not. The lock is held. */
+static void moved(struct sn_srq *q, const struct sn_block *block, bool done)
+{
+	if (done) {
+		q->block = *block;
+		q->header = q->next_header;
+		ring_of(&q->rq, q->header, q->next.depth);
+		atomic_store_explicit(&q->rq.done, atomic_load_explicit(sn_word32(q->header, SOFTNIC_OFF_RQ_TAKEN), memory_order_acquire),
+				      memory_order_relaxed);
+	}
+	q->next_header = NULL;
+}
+
+/* Between the call and its answer nobody knows from which ring the device takes: what is posted goes to both. */
+static int resize_to(struct sn_srq *q, struct softnic_ctl_modify_srq *m, struct sn_block *block)
+{
+	struct sn_block old = q->block;
+	int error;
+
+	m->arena = block->arena;
+	m->offset = block->offset;
+	sn_lock(&q->rq.lock);
+	error = move(q, block->mem, m->max_wr);
+	sn_unlock(&q->rq.lock);
+	if (!error) {
+		error = sn_call(sn_context_of(q->srq.context), SOFTNIC_CTL_OP_MODIFY_SRQ, m, sizeof(*m), NULL, 0);
+		sn_lock(&q->rq.lock);
+		moved(q, block, !error);
+		sn_unlock(&q->rq.lock);
+	}
+	if (!error)
+		*block = old;
+	return error;
 }
 
 static int resize(struct sn_srq *q, struct softnic_ctl_modify_srq *m)
 {
 	struct sn_context *c = sn_context_of(q->srq.context);
-	struct sn_block block = { 0 }, old = { 0 };
+	struct sn_block block = { 0 };
 	int error = block_for(c, m->max_wr, q->rq.max_sge, &block);
 
+	/* In the child of a fork that has failed: the locks may be held by threads that are not there. */
 	if (error)
 		return error;
-	m->arena = block.arena;
-	m->offset = block.offset;
-	/* Who posts waits for the daemon's answer: a receive is in one ring only. */
-	sn_lock(&q->rq.lock);
-	error = move(q, block.mem, m->max_wr);
-	if (!error)
-		error = sn_call(c, SOFTNIC_CTL_OP_MODIFY_SRQ, m, sizeof(*m), NULL, 0);
-	if (!error) {
-		old = q->block;
-		q->block = block;
-		q->header = block.mem;
-		ring_of(&q->rq, q->header, round_depth(m->max_wr));
-		atomic_store_explicit(&q->rq.done, atomic_load_explicit(sn_word32(q->header, SOFTNIC_OFF_RQ_TAKEN), memory_order_acquire),
-				      memory_order_relaxed);
-	}
-	sn_unlock(&q->rq.lock);
-	sn_block_free(c, error ? &block : &old);
+	pthread_mutex_lock(&q->resizing);
+	error = resize_to(q, m, &block);
+	pthread_mutex_unlock(&q->resizing);
+	sn_block_free(c, &block); /* the new one, or the old */
 	return error;
 }
 
@@ -211,8 +239,18 @@ SN_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 	sn_block_free(c, &q->block);
 	pthread_cond_destroy(&srq->cond);
 	pthread_mutex_destroy(&srq->mutex);
+	pthread_mutex_destroy(&q->resizing);
 	free(q);
 	return 0;
+}
+
+/* Whether a queue that is being resized is full. The device counts what it takes in the ring from which it takes. */
+static bool full_meanwhile(struct sn_srq *q)
+{
+	uint32_t taken = atomic_load_explicit(sn_word32(q->header, SOFTNIC_OFF_RQ_TAKEN), memory_order_acquire);
+	uint32_t next = atomic_load_explicit(sn_word32(q->next_header, SOFTNIC_OFF_RQ_TAKEN), memory_order_acquire);
+
+	return q->rq.posted - ((int32_t)(next - taken) > 0 ? next : taken) >= q->next_places;
 }
 
 static int post_one(struct sn_srq *q, const struct ibv_recv_wr *wr)
@@ -221,12 +259,27 @@ static int post_one(struct sn_srq *q, const struct ibv_recv_wr *wr)
 
 	if (SN_UNLIKELY(wr->num_sge < 0 || (uint32_t)wr->num_sge > q->rq.max_sge))
 		return EINVAL;
-	slot = sn_recv_slot(&q->rq, q->header, false);
-	if (SN_UNLIKELY(!slot))
-		return ENOMEM;
+	if (SN_UNLIKELY(q->next_header)) {
+		if (full_meanwhile(q))
+			return ENOMEM;
+		slot = sn_slot_at(&q->rq, q->rq.posted);
+		sn_put_recv(sn_slot_at(&q->next, q->rq.posted), wr);
+	} else {
+		slot = sn_recv_slot(&q->rq, q->header, false);
+		if (SN_UNLIKELY(!slot))
+			return ENOMEM;
+	}
 	sn_put_recv(slot, wr);
 	q->rq.posted++;
 	return 0;
+}
+
+/* First where the device goes to: there it expects at least what it has taken. */
+static void publish(struct sn_srq *q)
+{
+	if (SN_UNLIKELY(q->next_header))
+		sn_publish_recv(q->next_header, q->rq.posted);
+	sn_publish_recv(q->header, q->rq.posted);
 }
 
 static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
@@ -251,7 +304,7 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 			wr = wr->next;
 	}
 	if (q->rq.posted != first)
-		sn_publish_recv(q->header, q->rq.posted);
+		publish(q);
 	sn_unlock(&q->rq.lock);
 	if (SN_UNLIKELY(error))
 		*bad = wr;

@@ -2,6 +2,8 @@
 #include "testing.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 static struct side a, b, c;
 
@@ -81,6 +83,45 @@ static void resize(void)
 	REQUIRE_EQ(test_wait(b.cq, IBV_WC_SUCCESS).wr_id, 5);
 }
 
+static atomic_bool stop;
+static atomic_uint resized;
+
+/* Sizes come and go; all have room for what is posted. */
+static void *resize_all_the_time(void *unused)
+{
+	(void)unused;
+	for (uint32_t i = 0; !atomic_load(&stop); i++) {
+		struct ibv_srq_attr attr = { .max_wr = SIDE_DEPTH << i % 3 };
+
+		REQUIRE_EQ(ibv_modify_srq(b.srq, &attr, IBV_SRQ_MAX_WR), 0);
+		atomic_fetch_add(&resized, 1);
+	}
+	return NULL;
+}
+
+/* While the queue is resized receives are posted and taken: none is lost, none is doubled, and there is a place for each
+ * that was taken. */
+static void resize_meanwhile(void)
+{
+	uint64_t posted = 0, taken = 0;
+	pthread_t thread;
+
+	for (; posted < SIDE_DEPTH; posted++)
+		REQUIRE_EQ(test_post_recv(&b, posted, 0, 64), 0);
+	REQUIRE_EQ(pthread_create(&thread, NULL, resize_all_the_time, NULL), 0);
+	for (; taken < 1000 || atomic_load(&resized) < 50; taken++) {
+		send_one(taken % 3 ? &a : &c, 0);
+		REQUIRE_EQ(test_wait(b.cq, IBV_WC_SUCCESS).wr_id, taken);
+		REQUIRE_EQ(test_post_recv(&b, posted++, 0, 64), 0);
+	}
+	atomic_store(&stop, true);
+	REQUIRE_EQ(pthread_join(thread, NULL), 0);
+	for (; taken < posted; taken++) {
+		send_one(&a, 0);
+		REQUIRE_EQ(test_wait(b.cq, IBV_WC_SUCCESS).wr_id, taken);
+	}
+}
+
 static void refusals(void)
 {
 	struct ibv_sge sge[SIDE_SGE + 1] = { 0 };
@@ -127,6 +168,7 @@ int main(void)
 	test_ready(second, c.qp->qp_num);
 	limit(context);
 	resize();
+	resize_meanwhile();
 	refusals();
 	REQUIRE_EQ(ibv_destroy_qp(second), 0);
 	side_close(&a);
