@@ -21,7 +21,8 @@ import (
 	"github.com/softnic/softnicd/verbs"
 )
 
-// drainLimit bounds how long applications are given to see the end of the daemon.
+// drainLimit bounds how long applications are given to see the end of the daemon. What control gives their sessions to end
+// comes on top.
 const drainLimit = 1500 * time.Millisecond
 
 func newRun() *cobra.Command {
@@ -32,7 +33,8 @@ func newRun() *cobra.Command {
 		Short: "Run the daemon in the foreground",
 		Long: `Runs the NIC for any number of applications, as an ordinary user. Without --device every network interface that is up
 gets a device, loopback included: softnic0, softnic1 and so on. SIGTERM drains: queue pairs go to the error state,
-applications see their work flushed and DEVICE_FATAL, and the daemon exits 0 within 2 s.
+applications see their work flushed and DEVICE_FATAL, and the daemon exits 0: within 2 s, or within 7 s where the sessions
+of applications are slow to end, as with a great deal of memory on a busy host.
 
 Each flag has a key of the same name in the --config file and a variable SOFTNICD_NAME; flags come first, variables
 second. Under systemd, readiness and socket activation (ListenSequentialPacket=) work.`,
