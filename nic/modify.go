@@ -6,6 +6,7 @@ import (
 
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
 )
 
@@ -207,7 +208,9 @@ func (s *shard) modify(q *QP, a *ib.QPAttr, mask ib.QPAttrMask, err *error) func
 func (s *shard) apply(now clock.Time, q *QP, ch *change) {
 	if ch.mask&ib.QPAttrAV != 0 {
 		ch.path = q.congestion.route(ch.path, &s.dev.limits)
-		ch.path.Runs = TakesRuns(s.port, ch.path)
+		q.local = TakesRuns(s.port, ch.path)
+		_, runs := q.engine.(transport.RunReceiver)
+		ch.path.Runs = runs && q.local
 	}
 	q.attr, q.path = ch.attr, ch.path
 	if ch.attr.State == ib.StateReset {

@@ -65,3 +65,29 @@ func errno(err error) syscall.Errno {
 	errors.As(err, &n)
 	return n
 }
+
+// whole is a port that takes runs.
+type whole struct{ *cable }
+
+func (whole) TakesRuns(*wire.Path) bool { return true }
+
+// Packets go as runs where both the port and the engine are for it, and only then is a queue pair's share larger.
+func TestPathTakesRuns(t *testing.T) {
+	for _, port := range []bool{false, true} {
+		_, h := newLoops(t, 1, func(c *Config) {
+			if port {
+				c.Ports[0] = whole{c.Ports[0].(*cable)}
+			}
+		})
+		x := h.newQP(t, nil)
+		x.connect(t, x)
+		uc := func(c *QPConfig) { c.Type = ib.QPTypeUC }
+		y := h.newQP(t, uc)
+		connectUnreliably(t, y, h.newQP(t, uc), nil)
+		for q, runs := range map[*QP]bool{x.qp: port, y.qp: false} {
+			if q.path.Runs != runs || (q.ease() > 1) != runs || q.local != port {
+				t.Errorf("%s, port %v: runs %v, ease %d, local %v", q.typ, port, q.path.Runs, q.ease(), q.local)
+			}
+		}
+	}
+}

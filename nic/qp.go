@@ -58,6 +58,7 @@ type QP struct {
 	state   ib.QPState
 	attr    ib.QPAttr // as of the last Modify
 	path    *wire.Path
+	local   bool // the peer is on this device, as the path was made
 	drained bool // in SQD: nothing is in flight any more
 	dead    bool // its context is: the engine is not called again
 

@@ -160,7 +160,7 @@ func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
 		q.completeSelected(r, c)
 		return
 	}
-	if q.path != nil && !q.path.Runs {
+	if q.path != nil && !q.local {
 		q.shard.delivered++
 	}
 	queue := uint8(abi.QueueRecv)

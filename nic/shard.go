@@ -304,8 +304,8 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 	return s.send(now) || busy
 }
 
-// ease is how much cheaper bytes of q are than those of the network. What is divided among queue pairs is the shard's time, and
-// bytes that go as runs take less than half as much of it; longer runs take less again.
+// ease is how many bytes of q count as one, since what is divided among queue pairs is the shard's time: bytes that go as runs
+// take less than half as much of it as others.
 func (q *QP) ease() int {
 	if q.path != nil && q.path.Runs {
 		return 2
