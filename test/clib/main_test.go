@@ -1,7 +1,6 @@
 package clib
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
 
@@ -31,21 +31,19 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if _, err := exec.LookPath("cc"); err != nil {
-		fmt.Fprintln(os.Stderr, "clib: cc is missing, so nothing can be run")
-		if os.Getenv("CI") == "true" {
+	if _, err := exec.LookPath("cc"); err != nil { // then nothing can be run but the test that says so
+		if err := flag.Set("test.run", "^TestCompiler$"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		return 0
+		return m.Run()
 	}
-	for _, name := range []string{"SOCKET", "DEVICE", "CONFIG", "PORT", "CAPTURE", "LOG_LEVEL", "RECLAIM", "LINK", "LIBS", "SYSFS"} {
-		os.Unsetenv("SOFTNICD_" + name)
-	}
+	progtest.CleanEnv()
 	dir, err := os.MkdirTemp("", "softnicd-clib-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		folder, softnicd, socket = dir, filepath.Join(dir, "softnicd"), filepath.Join(dir, "socket")
-		err = build()
+		err = progtest.Build(softnicd)
 	}
 	var stop func()
 	if err == nil {
@@ -59,62 +57,56 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func build() error {
-	c := exec.Command("go", "build", "-o", softnicd, "../../cmd/softnicd")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-}
+// Without a compiler there are neither libraries nor programs, and no other test runs.
+func TestCompiler(t *testing.T) { progtest.Need(t, "cc") }
+
+// taken is the exit status of a daemon whose address is another's.
+const taken = 3
 
 // startDaemon starts a daemon with one device, on a loopback address that nobody uses.
 func startDaemon() (stop func(), err error) {
 	for range 8 {
 		address := netip.AddrFrom4([4]byte{127, byte(2 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(254))})
 		c := exec.Command(softnicd, "run", "--socket", socket, "--device", "softnic0="+address.String(), "--log-level", "warn")
-		var stderr bytes.Buffer
+		var stderr progtest.Buffer
 		c.Stderr = &stderr
 		if err := c.Start(); err != nil {
 			return nil, err
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- c.Wait() }()
-		if answers(ended) {
-			return func() {
-				_ = c.Process.Signal(syscall.SIGTERM)
-				<-ended
-			}, nil
+		ended := make(chan struct{})
+		go func() {
+			_ = c.Wait()
+			close(ended)
+		}()
+		stop := func() {
+			_ = c.Process.Signal(syscall.SIGTERM)
+			<-ended
 		}
-		_ = c.Process.Kill()
-		err = fmt.Errorf("the daemon does not answer: %s", stderr.String())
+		err := answers(ended)
+		if err == nil {
+			return stop, nil
+		}
+		stop()
+		if c.ProcessState.ExitCode() != taken {
+			return nil, fmt.Errorf("%w: %v: %s", err, c.ProcessState, stderr.String())
+		}
 	}
-	return nil, err
+	return nil, errors.New("no loopback address is free")
 }
 
-func answers(ended chan error) bool {
+func answers(ended chan struct{}) error {
 	for late := time.After(20 * time.Second); ; {
 		if _, err := verbs.Devices(verbs.WithSocket(socket)); err == nil {
-			return true
+			return nil
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			return false
+		case <-ended:
+			return errors.New("the daemon ended")
 		case <-late:
-			return false
+			return errors.New("the daemon does not answer")
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-}
-
-// missing ends a test for want of a program. In CI everything has to be there.
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is missing: scripts/test-deps installs it", what)
-	}
-	t.Skipf("%s is missing", what)
 }
 
 // output runs a program, and returns what it has printed.

@@ -3,6 +3,8 @@ package clib
 import (
 	"compress/gzip"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -10,9 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 const (
@@ -33,7 +38,7 @@ func TestPyverbs(t *testing.T) {
 		t.Skip("-short")
 	}
 	if _, err := os.Stat("/usr/lib/python3/dist-packages/pyverbs"); err != nil {
-		missing(t, "python3-pyverbs")
+		progtest.Missing(t, "python3-pyverbs")
 	}
 	dir := unpack(t)
 	reasons := readPage(t)
@@ -49,8 +54,13 @@ func TestPyverbs(t *testing.T) {
 	c.Env = append(os.Environ(), "SOFTNICD_LIBS="+plain.libraries(t))
 	out, err := output(c)
 	parse(out, results)
-	if len(results) < 150 {
-		t.Fatalf("only %d tests ran: %v\n%s", len(results), err, out)
+	if err := complete(out, err, len(results)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		if results[name] == "" {
+			t.Errorf("%s has no result, but a line in %s", name, page)
+		}
 	}
 	passed := 0
 	for _, name := range slices.Sorted(maps.Keys(results)) {
@@ -75,12 +85,51 @@ func TestPyverbs(t *testing.T) {
 	t.Logf("%d of %d pass", passed, len(results))
 }
 
+// ran is unittest's last line but one.
+var ran = regexp.MustCompile(`(?m)^Ran (\d+) tests? in `)
+
+// complete returns an error if a run, which printed so many results, did not come to its end. Tests that fail make it exit 1.
+func complete(out string, result error, results int) error {
+	m := ran.FindStringSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("the run died after %d tests: %v", results, result)
+	}
+	if n, _ := strconv.Atoi(m[1]); n != results || n == 0 {
+		return fmt.Errorf("%s tests ran, but %d results were understood", m[1], results)
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](result); result != nil && (!ok || exit.ExitCode() != 1) {
+		return fmt.Errorf("the run ended badly: %w", result)
+	}
+	return nil
+}
+
+// A run that dies is not taken for one that ended, however much it has printed.
+func TestComplete(t *testing.T) {
+	const out = "test_a (tests.test_cq.CQTest.test_a) ... ok\n"
+	const end = "\n----\nRan 1 test in 0.001s\n\nOK\n"
+	exit := func(how string) error { return exec.Command("sh", "-c", how).Run() }
+	for _, c := range []struct {
+		out     string
+		result  error
+		results int
+		want    bool
+	}{
+		{out + end, nil, 1, true}, {out + end, exit("exit 1"), 1, true}, {out, nil, 1, false}, {out, exit("exit 1"), 1, false},
+		{out + end, exit("exit 2"), 1, false}, {out + end, exit("kill -SEGV $$"), 1, false}, {out + end, context.DeadlineExceeded, 1, false},
+		{out + end, nil, 2, false}, {"\nRan 0 tests in 0.000s\n", nil, 0, false},
+	} {
+		if err := complete(c.out, c.result, c.results); (err == nil) != c.want {
+			t.Errorf("%q, %v: %v", c.out, c.result, err)
+		}
+	}
+}
+
 // unpack copies the tests, some of which are shipped compressed.
 func unpack(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(shipped + "/*")
 	if err != nil || len(files) == 0 {
-		missing(t, "the tests in "+shipped)
+		progtest.Missing(t, "the tests in "+shipped)
 	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "tests"), 0o755); err != nil {
