@@ -11,20 +11,24 @@
 //
 //	device.go      the device: making it, turning it, ending it
 //	context.go     an application's use of it; quota.go what that may cost
+//	profile.go     the device that it presents itself as; limits.go how much of everything
 //	memory.go      protection domains and memory regions; rereg.go changes those, window.go is memory windows
-//	completion.go  completion queues; srq.go shared receive queues
-//	qp.go          queue pairs: create, query, destroy
+//	completion.go  completion queues; resize.go moves them, cqstatus.go lists them; srq.go shared receive queues
+//	qp.go          queue pairs: create, query, destroy; service.go chooses their engine
 //	modify.go      changing them; transitions.go is the state table, path.go the way to a peer
+//	xrc.go         XRC domains; target.go their receiving queue pairs
+//	ah.go          address handles; mcast.go groups
 //	queuepair.go   a queue pair as its engine sees it: rings that are hostile ground
-//	link.go        the network interface below; gid.go its addresses
+//	link.go        the network interface below; gid.go its addresses, pkey.go its partitions; change.go what happens to it
 //	port.go        what carries frames
 //	shard.go       one round of work; inbox.go and members.go are commands, loop.go is waking and sleeping
 //	shards.go      all of them together: grace points, pauses
 //	part.go        what a context has on a shard; lane.go how packets get to the right one
 //	demux.go       whom a packet is for, and who may not speak; qpn.go finds queue pairs by number
-//	scheduler.go   who sends next; timers.go who is waiting for a time, inflight.go who waits for room
-//	congestion.go  marks, CNPs and rates; dcqcn.go what a CNP does to a rate
+//	scheduler.go   who sends next; timers.go who is waiting for a time, inflight.go who waits for room; bells.go who rang
+//	congestion.go  marks, CNPs and rates; dcqcn.go what a CNP does to a rate, flows.go the same for datagrams
 //	contain.go     panics and faults, kept to who caused them
+//	counters.go    what is counted, of the device; portcounters.go of its port; objects.go what there is
 //
 //	dev, err := nic.New(nic.Config{Name: "softnic0", Port: port, Now: clock.Monotonic, Random: rand.Reader, Link: link})
 //	dev.Start()

@@ -451,7 +451,7 @@ func TestResponderMemoryFaults(t *testing.T) {
 			s.expect(atomicAck(100, s.word(0), 1))
 			s.state(ib.StateRTR)
 		}},
-		{"a local peer's payload is gone: the packet never arrived", "DESIGN.md, a message's way", func(s *peerScript) {
+		{"a local peer's payload is gone: the packet never arrived", "ARCHITECTURE.md, a message's way in", func(s *peerScript) {
 			s.post(1, 64)
 			s.deliver(sendOnly(100, 8).local(&broken{64}), s.writeOnly(100, 0, 8).local(&broken{64}))
 			s.expect()
@@ -464,17 +464,17 @@ func TestResponderMemoryFaults(t *testing.T) {
 			s.expect(ack(100, 1))
 			s.completed(received(1, 8))
 		}},
-		{"a local peer's WRITE into memory that is gone", "DESIGN.md, a message's way", func(s *peerScript) {
+		{"a local peer's WRITE into memory that is gone", "ARCHITECTURE.md, a message's way in", func(s *peerScript) {
 			b := &wire.Buffer{B: make([]byte, 8)}
 			s.deliver(s.writeOnly(100, 0, 8).keyed(s.brokenMR().RKey).local(b))
 			s.dies(nak(100, wire.NakRemoteOperation, 0), ib.EventQPAccessErr)
 		}},
-		{"source and destination are one memory, which is gone", "DESIGN.md, a message's way", func(s *peerScript) {
+		{"source and destination are one memory, which is gone", "ARCHITECTURE.md, a message's way in", func(s *peerScript) {
 			mr := s.brokenMR()
 			s.deliver(s.writeOnly(100, 0, 8).keyed(mr.RKey).local(mr.Region))
 			s.dies(nak(100, wire.NakRemoteOperation, 0), ib.EventQPAccessErr)
 		}},
-		{"a local peer's bytes arrive", "DESIGN.md, a message's way", func(s *peerScript) {
+		{"a local peer's bytes arrive", "ARCHITECTURE.md, a message's way in", func(s *peerScript) {
 			b := &wire.Buffer{B: []byte("a message")}
 			s.deliver(s.writeOnly(100, 3, 9).local(b))
 			s.expect(ack(100, 1))
