@@ -80,6 +80,8 @@ static inline int put_inline(const struct sn_qp *q, const struct ibv_send_wr *wr
 {
 	uint32_t total = 0;
 
+	if (SN_UNLIKELY(wr->num_sge < 0))
+		return EINVAL;
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *s = &wr->sg_list[i];
 

@@ -123,11 +123,17 @@ static void refusals(struct side *a, struct side *b)
 
 	wr[0] = (struct ibv_send_wr){ .opcode = IBV_WR_SEND, .sg_list = &inl, .num_sge = 1, .send_flags = IBV_SEND_INLINE };
 	REQUIRE_EQ(test_post_send(a->qp, wr), EINVAL);
+	wr[0].num_sge = -1;
+	REQUIRE_EQ(test_post_send(a->qp, wr), EINVAL);
+	wr[0].send_flags = 0;
+	REQUIRE_EQ(test_post_send(a->qp, wr), EINVAL);
 
 	struct ibv_recv_wr recv = { .sg_list = sge, .num_sge = SIDE_SGE + 1 }, *bad_recv = NULL;
 
 	REQUIRE_EQ(ibv_post_recv(b->qp, &recv, &bad_recv), EINVAL);
 	REQUIRE(bad_recv == &recv);
+	recv.num_sge = -1;
+	REQUIRE_EQ(ibv_post_recv(b->qp, &recv, &bad_recv), EINVAL);
 }
 
 /* Slots come back as completions are polled; a full queue says ENOMEM. */
