@@ -27,12 +27,11 @@ type Notifier interface {
 
 // Config describes a queue.
 type Config struct {
-	Block     []byte         // shared with the application, abi.CQBlockSize(Capacity) bytes
-	Capacity  uint32         // entries, a multiple of 64, see abi.CQCapacity
-	Notifier  Notifier       // nil: no completion channel, no events
-	Cookie    uint64         // the application's name of the queue, in events
-	Handle    uint32         // the session's name of the queue, in events
-	OnOverrun func(q *Queue) // called once, without the lock, when the queue dies; nil: nobody cares
+	Block    []byte   // shared with the application, abi.CQBlockSize(Capacity) bytes
+	Capacity uint32   // entries, a multiple of 64, see abi.CQCapacity
+	Notifier Notifier // nil: no completion channel, no events
+	Cookie   uint64   // the application's name of the queue, in events
+	Handle   uint32   // the session's name of the queue, in events
 }
 
 // Queue is the device's half of a completion queue. Any number of goroutines may use it.
@@ -40,10 +39,9 @@ type Config struct {
 // The block is the application's memory and may fault at any touch. The caller runs every method that says so in a
 // goroutine with a fault guard and contains the panic; the queue holds no lock after one.
 type Queue struct {
-	notifier  Notifier
-	cookie    uint64
-	handle    uint32
-	onOverrun func(*Queue)
+	notifier Notifier
+	cookie   uint64
+	handle   uint32
 
 	mu        sync.Mutex
 	block     *abi.CQBlock // its header is the queue's
@@ -69,7 +67,7 @@ func New(c Config) (*Queue, error) {
 	}
 	block.Reset()
 	q := &Queue{
-		notifier: c.Notifier, cookie: c.Cookie, handle: c.Handle, onOverrun: c.OnOverrun,
+		notifier: c.Notifier, cookie: c.Cookie, handle: c.Handle,
 		block: block, ring: block, capacity: c.Capacity,
 	}
 	q.deadline.Store(int64(clock.Never))
@@ -77,30 +75,24 @@ func New(c Config) (*Queue, error) {
 }
 
 // Post appends an entry and reports whether the queue took it. If not, the queue is dead: full, or its application lied
-// about what it has taken; the first such call has called OnOverrun. solicited says that the entry is a receive whose
-// sender asked for a solicited event; an entry with an error counts as one, too (IBA 11.4.2.2).
+// about what it has taken. solicited says that the entry is a receive whose sender asked for a solicited event; an entry
+// with an error counts as one, too (IBA 11.4.2.2).
 //
 // It touches the block. A fault leaves the entry unposted.
 func (q *Queue) Post(now clock.Time, e *abi.CQE, solicited bool) bool {
-	o := q.post(now, e, solicited || e.Status != uint8(ib.WCSuccess))
-	if o.died && q.onOverrun != nil {
-		q.onOverrun(q)
+	posted, event := q.post(now, e, solicited || e.Status != uint8(ib.WCSuccess))
+	if event {
+		q.notifier.Notify(q.cookie, q.handle) // without the lock
 	}
-	if o.event {
-		q.notifier.Notify(q.cookie, q.handle)
-	}
-	return o.posted
+	return posted
 }
 
-// outcome is what is left to do without the lock.
-type outcome struct{ posted, event, died bool }
-
-func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
+func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (posted, event bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock() // also when the block faults
 	if q.dead != nil {
 		q.overruns++
-		return o
+		return false, false
 	}
 	// The claim is read only when what was believed last would set a record, or fill a ring that has become smaller than
 	// the record: a queue that is kept short costs the device no look at the application's cache line.
@@ -111,9 +103,7 @@ func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
 		}
 		if q.dead != nil {
 			q.overruns++
-			o.died = true
-			o.event = q.die()
-			return o
+			return false, q.die()
 		}
 		q.highWater = max(q.highWater, used+1)
 	}
@@ -124,9 +114,7 @@ func (q *Queue) post(now clock.Time, e *abi.CQE, solicited bool) (o outcome) {
 	q.produced++
 	q.touch(wordProduced)
 	q.block.SetProduced(q.produced)
-	o.posted = true
-	o.event = q.eventDue(now, solicited)
-	return o
+	return true, q.eventDue(now, solicited)
 }
 
 // lookConsumed reads the application's claim, judges it, and returns the entries that wait.
