@@ -69,7 +69,7 @@ type RecvWQE struct {
 //	12  u32 imm               immediate (host order) or invalidated R_Key
 //	16  u32 qp_num
 //	20  u32 src_qp
-//	24  u8  status            ib.WCStatus; CQEMarker ends a ring that was resized
+//	24  u8  status            ib.WCStatus
 //	25  u8  opcode            ib.WCOpcode
 //	26  u16 wc_flags          ib.WCFlags
 //	28  u32 vendor_err
@@ -115,9 +115,6 @@ const (
 	QueueSharedRecv = 2
 	QueueXRCRecv    = 3
 )
-
-// CQEMarker is the status of the entry that ends a ring which was resized: the reader goes on in the new one.
-const CQEMarker = 0xff
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 

@@ -192,11 +192,6 @@ SOFTNIC_ASSERT(offsetof(struct softnic_sge, lkey) == 12, "softnic_sge.lkey");
 #define SOFTNIC_QUEUE_SHARED_RECV 2
 #define SOFTNIC_QUEUE_XRC_RECV 3
 
-/*
- * CQEMarker is the status of the entry that ends a ring which was resized: the reader goes on in the new one.
- */
-#define SOFTNIC_CQE_MARKER 255
-
 /* SendWQE is the fixed part of a send entry, a private copy. */
 struct softnic_send_wqe {
 	uint64_t wr_id;
