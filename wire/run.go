@@ -46,10 +46,10 @@ func (s *Single) Of(p *Packet, i int) *Packet {
 	return q
 }
 
-// Split appends the packets of the run f to b, which has room for them, from the i-th on.
-func (b *Burst) Split(f *Frame, i int) {
+// Split appends the packets of the run f to b, which has room for them.
+func (b *Burst) Split(f *Frame) {
 	n := f.length / f.Packets()
-	for ; i < f.Packets(); i++ {
+	for i := range f.Packets() {
 		c := b.Next()
 		if c == nil {
 			return

@@ -71,7 +71,7 @@ func (m *mux) TakesRuns(path *wire.Path) bool {
 // apart sends a run packet by packet along a path that was local when the run was made, and is no longer. What of it a
 // congested port does not take is lost, unless that is all.
 func (m *mux) apart(now clock.Time, run *wire.Frame) (taken bool, err error) {
-	m.single.Split(run, 0)
+	m.single.Split(run)
 	n, err := m.remote.Send(now, m.single.Frames())
 	m.single.Consume(m.single.Len())
 	return n > 0 && err == nil, err

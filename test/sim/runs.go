@@ -20,7 +20,7 @@ func (p *port) apart(f *wire.Frame) []wire.Frame {
 		p.single = wire.NewBurst(wire.MaxRun)
 	}
 	p.single.Consume(p.single.Len())
-	p.single.Split(f, 0)
+	p.single.Split(f)
 	return p.single.Frames()
 }
 
