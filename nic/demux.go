@@ -41,11 +41,7 @@ func (s *shard) judge(p *wire.Packet) (*QP, refusal) {
 		return nil, refusedOwnSource
 	}
 	bth := p.BTH()
-	n := bth.DestQP()
-	if n == ib.MulticastQPN {
-		return nil, refusedMulticast
-	}
-	q := s.table.find(n)
+	q := s.table.find(bth.DestQP())
 	if q == nil {
 		return nil, refusedUnknownQPN
 	}

@@ -34,7 +34,6 @@ func TestJudge(t *testing.T) {
 		"response in SQD":           {func(c *change) { c.op, c.state = wire.RCAcknowledge, ib.StateSQD }, accepted},
 		"own source from outside":   {func(c *change) { c.source = "10.0.0.1" }, refusedOwnSource},
 		"own source from inside":    {func(c *change) { c.source, c.local = "10.0.0.1", true }, refusedSource},
-		"multicast":                 {func(c *change) { c.dest = ib.MulticastQPN }, refusedMulticast},
 		"other number, same slot":   {func(c *change) { c.dest ^= 1 << 23 }, refusedUnknownQPN},
 		"QP1":                       {func(c *change) { c.dest = 1 }, refusedUnknownQPN},
 		"UC to an RC queue pair":    {func(c *change) { c.op = wire.UCSendOnly }, refusedService},
