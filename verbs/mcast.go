@@ -8,12 +8,12 @@ import (
 // McastOption is a property of an attachment to a multicast group.
 type McastOption func(*ctl.AttachMcast)
 
-// HearOwn has a queue pair hear what it sends to the group itself, unless it was made with ib.QPCreateBlockSelfMcastLB.
-func HearOwn() McastOption { return func(m *ctl.AttachMcast) { m.Flags |= ctl.McastOwn } }
+// McastLoopback has a queue pair hear what it sends to the group itself, unless it was made with ib.QPCreateBlockSelfMcastLB.
+func McastLoopback() McastOption { return func(m *ctl.AttachMcast) { m.Flags |= ctl.McastOwn } }
 
 // AttachMcast attaches a UD queue pair to a multicast group (ibv_attach_mcast): it receives what is sent to the group with
 // its Q_Key, from RTR on, by other hosts and by other queue pairs of this device, and what it sends itself only with
-// HearOwn. Once more changes nothing but that.
+// McastLoopback. Once more changes nothing but that.
 //
 // A group of IPv4 is ::ffff:a.b.c.d, or as older stacks have it ff0e::ffff:a.b.c.d; one of IPv6 is its address. The device
 // joins it on its interface. EINVAL for a GID that is no group and a queue pair that is not UD, ENOMEM when there are too

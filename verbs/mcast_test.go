@@ -52,7 +52,7 @@ func TestMulticast(t *testing.T) {
 	check(t, a.qp.AttachMcast(group))
 	check(t, b.qp.AttachMcast(older))
 	check(t, b.qp.AttachMcast(group))
-	check(t, c.qp.AttachMcast(group, verbs.HearOwn()))
+	check(t, c.qp.AttachMcast(group, verbs.McastLoopback()))
 	wantErrno(t, a.qp.AttachMcast(a.end.GID), syscall.EINVAL)
 	wantErrno(t, a.qp.DetachMcast(ib.GIDFromAddr(netip.MustParseAddr("ff02::5"))), syscall.EINVAL)
 	wantErrno(t, a.qp.Close(), syscall.EBUSY)
@@ -118,7 +118,7 @@ func TestBlockSelfMulticast(t *testing.T) {
 		group = ib.GIDFromAddr(netip.MustParseAddr("ff15::7:8:10"))
 	}
 	for _, s := range []*side{a, b} {
-		check(t, s.qp.AttachMcast(group, verbs.HearOwn()))
+		check(t, s.qp.AttachMcast(group, verbs.McastLoopback()))
 	}
 	for i, s := range []*side{b, a} {
 		wr := s.send(uint64(i), 10)

@@ -28,7 +28,7 @@ type QPInitAttr struct {
 	Cap    QPCap
 	SigAll bool // every send request completes in SendCQ, signaled or not
 	// Flags are creation flags (ibv_qp_create_flags). With ib.QPCreateBlockSelfMcastLB a UD queue pair never hears what it
-	// sends to groups, HearOwn or not. EINVAL for another type, EOPNOTSUPP for other flags.
+	// sends to groups, McastLoopback or not. EINVAL for another type, EOPNOTSUPP for other flags.
 	Flags ib.QPCreateFlags
 }
 
