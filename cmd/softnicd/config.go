@@ -50,7 +50,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.IntVar(&c.Shards, "shards", 1, "threads of each device that move data, each for a part of its queue pairs; one for every two cores is plenty")
 	f.StringArrayVar(&c.PKey, "pkey", nil, "the P_Key table from entry 0 on, as 0xffff; the top bit is full membership (repeatable; default 0xffff)")
 	f.DurationVar(&c.AckFloor, "ack-floor", 0, "least effective local ACK timeout, whatever queue pairs ask for: a busy host stalls longer (default 4ms)")
-	f.IntVar(&c.InFlight, "in-flight", 0, "bytes that all queue pairs of a device have outstanding at most; -1 for no bound (default 2097152, or half of the receive buffer if that is less)")
+	f.IntVar(&c.InFlight, "in-flight", 0, "bytes that all reliable connections of a device have outstanding at most; -1 for no bound (default 2097152, or half of the receive buffer if that is less)")
 	f.Uint64Var(&c.LineRate, "line-rate", 0, "Mbit/s that the network carries, where congestion control begins (default 10000)")
 	f.Var(&c.CNP, "cnp", "answer packets that were marked CE by congestion notifications (default on)")
 	f.Var(&c.DCQCN, "dcqcn", "ask for marks, and slow down when notified (default on)")
