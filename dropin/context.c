@@ -46,7 +46,6 @@ static int open_session(struct sn_context *c, struct sn_device *d)
 	c->bell_fd = got.fd[1];
 	sn_public(c)->async_fd = got.fd[2];
 	c->reclaim_poll = r.reclaim_poll;
-	c->shards = r.shards;
 	err = check_page(c, got.fd[0]);
 	close(got.fd[0]);
 	return err ? err : sn_make_blocking(sn_public(c)->async_fd);
@@ -97,7 +96,6 @@ SN_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 		return NULL; /* errno is set */
 	p = sn_public(c);
 	c->device = sn_device_ref(d);
-	c->owner = getpid();
 	c->conn.fd = c->bell_fd = p->async_fd = -1;
 	pthread_mutex_init(&c->describing, NULL);
 	pthread_mutex_init(&c->arenas.mutex, NULL);

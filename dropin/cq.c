@@ -143,7 +143,6 @@ static struct sn_cq *new_cq(struct ibv_context *context, const struct ibv_cq_ini
 		q->ex.context = context;
 		q->ex.channel = attr->channel;
 		q->ex.cq_context = attr->cq_context;
-		q->wc_flags = attr->wc_flags;
 		q->single = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 		err = sn_cq_ring_new(c, attr->cqe, &q->first);
 	}

@@ -3,7 +3,6 @@
  * From start_poll to end_poll the queue is locked, unless its application has promised to use it from one thread at a
  * time. Entries are the device's again at the end, and on the way when many were taken. */
 #include <arpa/inet.h>
-#include <time.h>
 
 #include "ring.h"
 
@@ -63,9 +62,6 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 		return 0;
 	}
 	error = sn_cq_over(q);
-	/* What came before the end is not lost with it. */
-	if (error && advance(q))
-		return 0;
 	sn_cq_release(q);
 	unlock(q);
 	if (!error)
@@ -109,21 +105,13 @@ static __be32 read_imm_data(struct ibv_cq_ex *ex)
 	return e->flags & IBV_WC_WITH_INV ? e->imm : htonl(e->imm);
 }
 
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* The device's clock is CLOCK_MONOTONIC. The time of day is told by the host's clock as it is set now; work that failed
  * before the device had begun it has no time, 0. */
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
 	uint64_t stamp = entry(ex)->timestamp;
 
-	return stamp ? now_ns(CLOCK_REALTIME) - (now_ns(CLOCK_MONOTONIC) - stamp) : 0;
+	return stamp ? sn_clock_ns(CLOCK_REALTIME) - (sn_clock_ns(CLOCK_MONOTONIC) - stamp) : 0;
 }
 
 /* What no entry has: no queue can be made for it. */
@@ -151,7 +139,6 @@ int sn_cq_extend(struct sn_cq *q, uint64_t wc_flags)
 
 	if (wc_flags & ~(uint64_t)OFFERED)
 		return EOPNOTSUPP;
-	q->wc_flags = wc_flags;
 	ex->start_poll = start_poll;
 	ex->next_poll = next_poll;
 	ex->end_poll = end_poll;

@@ -3,7 +3,7 @@
  * The device reaches what a program registers in two ways. Memory of the program's own it reads and writes by system
  * calls: that works for everything, and costs a call and a copy each time. Memory that it has mapped too it touches
  * itself. So the whole pages inside a region, if they are ordinary private memory, are moved into memory that both map
- * (swap.c), at the addresses that they have. The program does not notice, but for what getpagemap tells.
+ * (swap.c), at the addresses that they have. What the program may notice is in docs/registered-memory.md.
  *
  *	ranges.c  which pages are where, and by how many regions they are used
  *	swap.c    moves pages there and back

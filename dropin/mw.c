@@ -75,7 +75,7 @@ static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 }
 
 /* Of a window of type 2 nothing changes here: its key is the application's affair. */
-int sn_bind_begin(struct sn_qp *q, const struct ibv_send_wr *wr, struct softnic_send_wqe *w)
+int sn_bind_fill(struct sn_qp *q, const struct ibv_send_wr *wr, struct softnic_send_wqe *w)
 {
 	const struct ibv_mw *mw = wr->bind_mw.mw;
 	const struct ibv_mr *mr = wr->bind_mw.bind_info.mr;
@@ -84,11 +84,6 @@ int sn_bind_begin(struct sn_qp *q, const struct ibv_send_wr *wr, struct softnic_
 		return EINVAL;
 	describe(w, mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
 	return 0;
-}
-
-void sn_bind_end(const struct ibv_send_wr *wr, const struct softnic_send_wqe *w, bool posted)
-{
-	(void)wr, (void)w, (void)posted;
 }
 
 void sn_install_mw(struct sn_context *c)

@@ -107,7 +107,7 @@ static inline int put_send(struct sn_qp *q, const struct ibv_send_wr *wr)
 	if (SN_UNLIKELY(wr->send_flags & ~(unsigned)FLAGS))
 		return EINVAL;
 	if (SN_UNLIKELY(bind))
-		err = sn_bind_begin(q, wr, &w);
+		err = sn_bind_fill(q, wr, &w);
 	else
 		err = fill(q, wr, &w);
 	if (SN_UNLIKELY(err))
@@ -127,8 +127,6 @@ static inline int put_send(struct sn_qp *q, const struct ibv_send_wr *wr)
 		memcpy(slot, &w, sizeof w);
 		q->sq.posted++;
 	}
-	if (SN_UNLIKELY(bind))
-		sn_bind_end(wr, &w, !err);
 	return err;
 }
 

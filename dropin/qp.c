@@ -9,10 +9,7 @@
 _Static_assert(IBV_QPT_RC == 2 && IBV_QPT_UC == 3 && IBV_QPT_UD == 4 && IBV_QPT_XRC_SEND == 9 && IBV_QPT_XRC_RECV == 10, "types");
 _Static_assert(IBV_QPS_RESET == 0 && IBV_QPS_RTS == 3 && IBV_QPS_SQD == 4 && IBV_QPS_SQE == 5 && IBV_QPS_ERR == 6, "states");
 
-/* Far from any device's limits. The device judges; only memory must not be asked for before. */
-#define MAX_DEPTH (1u << 22)
-
-int sn_slot_put(struct sn_context *c, uint32_t slot, struct sn_qp *q)
+static int put_in_slot(struct sn_context *c, uint32_t slot, struct sn_qp *q)
 {
 	struct sn_slot *leaf, *none = NULL;
 
@@ -38,7 +35,7 @@ int sn_slot_put(struct sn_context *c, uint32_t slot, struct sn_qp *q)
 }
 
 /* The daemon may have given the slot to another already. */
-void sn_slot_remove(struct sn_context *c, struct sn_qp *q)
+static void remove_from_slot(struct sn_context *c, struct sn_qp *q)
 {
 	struct sn_slot *leaf = atomic_load(&c->leaves[q->slot / SN_LEAF_SLOTS]) + q->slot % SN_LEAF_SLOTS;
 	unsigned qpn = q->ex.qp_base.qp_num;
@@ -90,18 +87,6 @@ void sn_qp_init(struct sn_qp *q, struct sn_context *c, struct ibv_pd *pd, enum i
 	pthread_cond_init(&p->cond, NULL);
 }
 
-/* The next power of two, since a slot is an index's low bits; 0 stays 0. */
-static uint32_t round_depth(uint32_t n)
-{
-	uint32_t depth = 1;
-
-	if (n == 0 || n > 1u << 31)
-		return n;
-	while (depth < n)
-		depth <<= 1;
-	return depth;
-}
-
 static uint64_t block_size(const struct ibv_qp_cap *cap)
 {
 	return SOFTNIC_QP_HEADER_SIZE + (uint64_t)cap->max_send_wr * softnic_send_stride(cap->max_send_sge, cap->max_inline_data) +
@@ -110,7 +95,7 @@ static uint64_t block_size(const struct ibv_qp_cap *cap)
 
 static int check_cap(const struct ibv_qp_cap *cap)
 {
-	return cap->max_send_wr > MAX_DEPTH || cap->max_recv_wr > MAX_DEPTH || cap->max_send_sge > SOFTNIC_MAX_SGE ||
+	return cap->max_send_wr > SN_MAX_DEPTH || cap->max_recv_wr > SN_MAX_DEPTH || cap->max_send_sge > SOFTNIC_MAX_SGE ||
 	       cap->max_recv_sge > SOFTNIC_MAX_SGE || cap->max_inline_data > SOFTNIC_MAX_INLINE_LIMIT;
 }
 
@@ -137,7 +122,7 @@ static int lay_out(struct sn_qp *q)
 }
 
 /* Asks the device for the queue pair of which everything else is there. */
-static int create(struct sn_context *c, struct sn_qp *q, const struct ibv_qp_cap *asked)
+static int create(struct sn_context *c, struct sn_qp *q, const struct ibv_qp_cap *asked, uint32_t create_flags)
 {
 	struct ibv_qp *p = sn_public_qp(q);
 	struct softnic_ctl_create_qp m = {
@@ -145,7 +130,7 @@ static int create(struct sn_context *c, struct sn_qp *q, const struct ibv_qp_cap
 		.recv_cq = p->recv_cq ? p->recv_cq->handle : 0, .srq = p->srq ? p->srq->handle : 0, .sig_all = q->sig_all,
 		.max_send_wr = asked->max_send_wr, .max_recv_wr = asked->max_recv_wr, .max_send_sge = asked->max_send_sge,
 		.max_recv_sge = asked->max_recv_sge, .max_inline_data = asked->max_inline_data,
-		.arena = q->block.arena, .offset = q->block.offset, .cookie = q->cookie, .flags = q->create_flags,
+		.arena = q->block.arena, .offset = q->block.offset, .cookie = q->cookie, .flags = create_flags,
 	};
 	struct softnic_ctl_create_qp_reply r;
 	int err = sn_call(c, SOFTNIC_CTL_OP_CREATE_QP, &m, sizeof m, &r, sizeof r);
@@ -159,7 +144,7 @@ static int create(struct sn_context *c, struct sn_qp *q, const struct ibv_qp_cap
 	q->cap = (struct ibv_qp_cap){ r.max_send_wr, r.max_recv_wr, r.max_send_sge, r.max_recv_sge, r.max_inline_data };
 	err = r.shard < SOFTNIC_MAX_SHARDS ? lay_out(q) : EPROTO;
 	if (!err)
-		err = sn_slot_put(c, q->slot, q);
+		err = put_in_slot(c, q->slot, q);
 	if (err)
 		sn_call_handle(c, SOFTNIC_CTL_OP_DESTROY_QP, r.handle);
 	return err;
@@ -210,14 +195,13 @@ static struct ibv_qp *create_qp(struct sn_context *c, struct ibv_qp_init_attr_ex
 	q->ex.qp_base.recv_cq = a->qp_type == IBV_QPT_XRC_SEND ? NULL : a->recv_cq;
 	q->ex.qp_base.srq = a->qp_type == IBV_QPT_XRC_SEND ? NULL : a->srq;
 	q->sig_all = a->sq_sig_all;
-	q->create_flags = create_flags;
 	rounded = cap;
-	rounded.max_send_wr = round_depth(cap.max_send_wr);
-	rounded.max_recv_wr = round_depth(cap.max_recv_wr);
+	rounded.max_send_wr = sn_round_depth(cap.max_send_wr);
+	rounded.max_recv_wr = sn_round_depth(cap.max_recv_wr);
 	err = sn_block_alloc(c, block_size(&rounded), &q->block);
 	if (!err) {
 		q->cookie = sn_object_add(c, SN_QP, q);
-		err = q->cookie ? create(c, q, &cap) : ENOMEM;
+		err = q->cookie ? create(c, q, &cap, create_flags) : ENOMEM;
 		if (err && q->cookie)
 			sn_object_remove(c, q->cookie);
 	}
@@ -399,7 +383,7 @@ SN_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 		return err;
 	if (!q->target && !sn_forked(c)) {
 		lock_cqs(q);
-		sn_slot_remove(c, q);
+		remove_from_slot(c, q);
 		unlock_cqs(q);
 	}
 	sn_object_remove(c, q->cookie);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 struct range {
@@ -37,14 +36,6 @@ static size_t moved; /* ranges in stores */
 #define SHARE 20u
 
 static uint64_t waste, first_time;
-
-static uint64_t read_clock(clockid_t which)
-{
-	struct timespec t;
-
-	clock_gettime(which, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static enum { NEVER, AUTO, ALWAYS } mode(void)
 {
@@ -82,7 +73,7 @@ static size_t most_moved(void)
 
 static bool may_move(bool *alone)
 {
-	uint64_t now = read_clock(CLOCK_MONOTONIC);
+	uint64_t now = sn_clock_ns(CLOCK_MONOTONIC);
 	int m = mode();
 
 	if (!first_time)
@@ -210,10 +201,10 @@ static void move(uintptr_t begin, uintptr_t end, bool alone, bool stored)
 	/* Nor the stack that this runs on, whoever has made it. */
 	if (!reserve(1) || (here >= begin && here < end) || sn_store_take(end - begin, &r.store, &r.offset) != 0)
 		return;
-	cpu = read_clock(CLOCK_THREAD_CPUTIME_ID);
+	cpu = sn_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	r.end = sn_swap_in(r.store, r.offset, begin, end, alone, stored);
-	r.since = read_clock(CLOCK_MONOTONIC);
-	r.cost = read_clock(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	r.since = sn_clock_ns(CLOCK_MONOTONIC);
+	r.cost = sn_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	if (r.end < end)
 		sn_store_give(r.store, r.offset + (r.end - begin), end - r.end, true);
 	if (r.end > begin)
@@ -248,10 +239,10 @@ static void sweep(uintptr_t begin, uintptr_t end)
 		}
 		take_out(i);
 		if (r.store) {
-			uint64_t cpu = read_clock(CLOCK_THREAD_CPUTIME_ID), lived = read_clock(CLOCK_MONOTONIC) - r.since;
+			uint64_t cpu = sn_clock_ns(CLOCK_THREAD_CPUTIME_ID), lived = sn_clock_ns(CLOCK_MONOTONIC) - r.since;
 
 			sn_store_give(r.store, r.offset, r.end - r.begin, sn_swap_out(r.store, r.offset, r.begin, r.end));
-			r.cost += read_clock(CLOCK_THREAD_CPUTIME_ID) - cpu;
+			r.cost += sn_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 			if (lived < BRIEF || lived / FACTOR < r.cost)
 				waste += r.cost;
 		}

@@ -10,6 +10,13 @@ static inline atomic_uint *sn_word32(uint8_t *block, size_t offset) { return (at
 
 static inline atomic_ullong *sn_word64(uint8_t *block, size_t offset) { return (atomic_ullong *)(void *)(block + offset); }
 
+/* Far from any device's limit of requests. The device judges; only memory for more must not be asked for before. */
+#define SN_MAX_DEPTH (1u << 22)
+
+/* The places of a queue for n requests, SN_MAX_DEPTH at the most: the next power of two, since a place is an index's low
+ * bits; 0 for none. */
+static inline uint32_t sn_round_depth(uint32_t n) { return n <= 1 ? n : 1u << (32 - __builtin_clz(n - 1)); }
+
 /* --- posting --------------------------------------------------------------------------------------------------------
  *
  * With q->sq.lock held:
@@ -175,7 +182,7 @@ static inline bool sn_cq_account(struct sn_cq *q, const struct softnic_cqe *e)
 	if (SN_UNLIKELY(atomic_load_explicit(&leaf->qpn, memory_order_acquire) != e->qpn))
 		return false;
 	qp = atomic_load_explicit(&leaf->qp, memory_order_acquire);
-	/* Between the two the slot may have become another's (sn_slot_put). */
+	/* Between the two the slot may have become another's (qp.c). */
 	if (SN_UNLIKELY(atomic_load_explicit(&leaf->qpn, memory_order_relaxed) != e->qpn))
 		return false;
 	w = e->queue == SOFTNIC_QUEUE_SEND ? &qp->sq : &qp->rq;

@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "ibv.h"
 #include "softnicd_abi.h"
@@ -186,7 +187,6 @@ struct sn_context {
 	struct verbs_context verbs;
 	struct sn_device *device;
 	struct sn_conn conn;
-	pid_t owner; /* the process that opened it */
 	atomic_int state;
 	bool reclaim_poll;     /* slots come back when completions are polled, not when requests complete */
 	pthread_mutex_t describing;
@@ -195,7 +195,6 @@ struct sn_context {
 	uint8_t *bell;
 	int bell_fd;
 	atomic_bool fatal_told; /* IBV_EVENT_DEVICE_FATAL of the daemon's death was delivered */
-	uint32_t shards;
 	struct sn_arenas arenas;
 	struct sn_objects objects;
 	struct softnic_ctl_query_device_reply attr; /* as at opening: limits do not change */
@@ -209,6 +208,15 @@ static inline struct sn_context *sn_context_of(struct ibv_context *c)
 }
 
 static inline struct ibv_context *sn_public(struct sn_context *c) { return &c->verbs.context; }
+
+/* A clock of the host as it is now, in nanoseconds. */
+static inline uint64_t sn_clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 /* Whether the context is the parent's. Then its locks may be held by threads that are not here. */
 static inline bool sn_forked(struct sn_context *c)
@@ -340,7 +348,6 @@ struct sn_cq {
 	uint64_t cookie;
 	uint32_t comp_events;    /* delivered; guarded by objects.mutex */
 	uint32_t async_events;
-	uint64_t wc_flags;       /* of the extended interface */
 };
 
 struct sn_qp {
@@ -354,7 +361,6 @@ struct sn_qp {
 	uint32_t shard;
 	uint32_t max_inline;
 	bool sig_all;
-	uint32_t create_flags; /* IBV_QP_CREATE_ */
 	bool has_ex;  /* made with send_ops_flags: ibv_qp_to_qp_ex gives it */
 	bool target;  /* of XRC: no rings, no slot */
 	uint64_t cookie;
@@ -391,11 +397,7 @@ static inline struct sn_srq *sn_srq_of(struct ibv_srq *q) { return (struct sn_sr
  * by it. What is lost is the priority of a VLAN tag. */
 static inline uint8_t sn_cqe_sl(const struct softnic_cqe *e) { return e->network_type ? e->network_type : e->sl; }
 
-/* Enters a queue pair that the device has made, and what it told of it, so that polls find it (qp.c). */
-int sn_slot_put(struct sn_context *c, uint32_t slot, struct sn_qp *q);
-void sn_slot_remove(struct sn_context *c, struct sn_qp *q);
-
-/* Attributes between the public structure and the message (qp.c). */
+/* Attributes between the public structure and the message (qpattr.c). */
 void sn_qp_attr_to(struct softnic_ctl_qp_attr *m, const struct ibv_qp_attr *a, int mask);
 void sn_qp_attr_from(struct ibv_qp_attr *a, const struct softnic_ctl_qp_attr *m);
 
@@ -411,12 +413,10 @@ void sn_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *
  * cqex.c: sets the functions of q->ex for wc_flags; errno if a flag is not offered.
  * wr.c:   sets the functions of q->ex for send_ops_flags; errno if an operation is not offered for the type.
  * xrc.c:  makes an XRC target (IBV_QPT_XRC_RECV): NULL and errno.
- * mw.c:   fills the request to bind a window of an IBV_WR_BIND_MW. When it returns 0 the window is locked, until
- *         sn_bind_end, which is told whether the request was posted. */
+ * mw.c:   fills the request to bind a window of an IBV_WR_BIND_MW. */
 int sn_cq_extend(struct sn_cq *q, uint64_t wc_flags);
 int sn_qp_extend(struct sn_qp *q, uint64_t send_ops_flags);
 struct ibv_qp *sn_target_create(struct sn_context *c, struct ibv_qp_init_attr_ex *attr);
-int sn_bind_begin(struct sn_qp *q, const struct ibv_send_wr *wr, struct softnic_send_wqe *w);
-void sn_bind_end(const struct ibv_send_wr *wr, const struct softnic_send_wqe *w, bool posted);
+int sn_bind_fill(struct sn_qp *q, const struct ibv_send_wr *wr, struct softnic_send_wqe *w);
 
 #endif

@@ -4,12 +4,6 @@
 
 #include "ring.h"
 
-/* Far from any device's limit. The device judges the number; only memory for it must not be asked for before. */
-enum { MANY = 1 << 22 };
-
-/* The queue takes the next power of two: a place is the low bits of a count. */
-static uint32_t round_depth(uint32_t n) { return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1)); }
-
 static void ring_of(struct sn_wq *w, uint8_t *header, uint32_t depth)
 {
 	w->depth = depth;
@@ -21,9 +15,9 @@ static int block_for(struct sn_context *c, uint32_t max_wr, uint32_t max_sge, st
 {
 	int error;
 
-	if (max_wr == 0 || max_wr > MANY || max_sge > SOFTNIC_MAX_SGE)
+	if (max_wr == 0 || max_wr > SN_MAX_DEPTH || max_sge > SOFTNIC_MAX_SGE)
 		return EINVAL;
-	error = sn_block_alloc(c, SOFTNIC_QP_HEADER_SIZE + (uint64_t)round_depth(max_wr) * softnic_recv_stride(max_sge), b);
+	error = sn_block_alloc(c, SOFTNIC_QP_HEADER_SIZE + (uint64_t)sn_round_depth(max_wr) * softnic_recv_stride(max_sge), b);
 	if (!error)
 		memset(b->mem, 0, SOFTNIC_QP_HEADER_SIZE);
 	return error;
@@ -73,7 +67,7 @@ static struct ibv_srq *create(struct sn_context *c, struct ibv_srq_init_attr_ex 
 		goto failed;
 	q->header = q->block.mem;
 	q->rq.stride = softnic_recv_stride(m.max_sge);
-	ring_of(&q->rq, q->header, round_depth(m.max_wr));
+	ring_of(&q->rq, q->header, sn_round_depth(m.max_wr));
 	pthread_mutex_init(&q->resizing, NULL);
 	pthread_mutex_init(&q->srq.mutex, NULL);
 	pthread_cond_init(&q->srq.cond, NULL);
@@ -145,7 +139,7 @@ static int move(struct sn_srq *q, uint8_t *header, uint32_t max_wr)
 	if (q->rq.posted - taken > max_wr)
 		return EINVAL;
 	q->next = q->rq;
-	ring_of(&q->next, header, round_depth(max_wr));
+	ring_of(&q->next, header, sn_round_depth(max_wr));
 	for (uint32_t i = taken; i != q->rq.posted; i++)
 		memcpy(sn_slot_at(&q->next, i), sn_slot_at(&q->rq, i), q->rq.stride);
 	atomic_store(sn_word32(header, SOFTNIC_OFF_RQ_TAKEN), taken);

@@ -234,11 +234,9 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, c
 	wr.bind_mw.mw = mw;
 	wr.bind_mw.rkey = rkey;
 	wr.bind_mw.bind_info = *info;
-	error = sn_bind_begin(q, &wr, w);
+	error = sn_bind_fill(q, &wr, w);
 	if (error)
 		fail(q->builder, error);
-	else
-		sn_bind_end(&wr, w, true);
 }
 
 /* --- what an operation works on ------------------------------------------------------------------------------------- */
