@@ -20,10 +20,11 @@ import (
 type lane struct {
 	parcels []parcel // as many as a power of two
 
-	_    [cacheLine]byte
-	put  atomic.Uint32 // the sender's: how many were ever put
-	seen uint32        // taken, when the sender last looked
-	_    [cacheLine]byte
+	_      [cacheLine]byte
+	put    atomic.Uint32 // the sender's: how many were ever put
+	seen   uint32        // taken, when the sender last looked
+	bodies []byte        // for copies of payload, parcelBody for each parcel; nil until there is one to be made
+	_      [cacheLine]byte
 	// taken is the receiver's. It moves when the packet has been dealt with, so that the lane is empty only when nothing that
 	// was in it is used any more.
 	taken atomic.Uint32
@@ -37,7 +38,6 @@ type parcel struct {
 	packet wire.Packet
 	head   [wire.MaxHeader]byte
 	pieces [wire.MaxPieces]wire.Piece // a run has to stay where it is: taken apart it might find no room
-	body   []byte
 }
 
 const (
@@ -52,12 +52,16 @@ func newLane(shards int) *lane {
 	for 2*n*shards <= laneParcels {
 		n *= 2
 	}
-	l := &lane{parcels: make([]parcel, n)}
-	bodies := make([]byte, n*parcelBody)
-	for i := range l.parcels {
-		l.parcels[i].body = bodies[i*parcelBody : (i+1)*parcelBody : (i+1)*parcelBody]
+	return &lane{parcels: make([]parcel, n)}
+}
+
+// body returns room for a copy of the payload of the i-th parcel. A device of 32 shards has a thousand lanes, few of which ever
+// hold a copy: their bodies are a quarter of a gigabyte, and so each lane has its own from the first copy on.
+func (l *lane) body(i uint32) []byte {
+	if l.bodies == nil {
+		l.bodies = make([]byte, len(l.parcels)*parcelBody)
 	}
-	return l
+	return l.bodies[i*parcelBody:][:parcelBody:parcelBody]
 }
 
 // room returns for how many packets there is room. It is the sender's, as is add.
@@ -75,19 +79,21 @@ func (l *lane) add(p *wire.Packet) bool {
 		return false
 	}
 	at := l.put.Load()
-	c := &l.parcels[at&uint32(len(l.parcels)-1)]
+	i := at & uint32(len(l.parcels)-1)
+	c := &l.parcels[i]
 	c.packet = *p
 	c.packet.Header = c.head[:copy(c.head[:], p.Header)]
 	if stays(p) {
 		c.packet.Payload = c.pieces[:copy(c.pieces[:], p.Payload)]
 	} else {
-		if p.Len > len(c.body) {
+		if p.Len > parcelBody {
 			return false
 		}
-		if dma.ReadPieces(c.body[:p.Len], p.Payload) != nil {
+		body := l.body(i)[:p.Len]
+		if dma.ReadPieces(body, p.Payload) != nil {
 			return false
 		}
-		c.packet.SetPayload(c.body[:p.Len])
+		c.packet.SetPayload(body)
 	}
 	l.put.Store(at + 1)
 	return true

@@ -110,6 +110,29 @@ func TestLaneIsBounded(t *testing.T) {
 	}
 }
 
+// Lanes have memory for copies only when one is to be made, and then all that they need.
+func TestLaneBodies(t *testing.T) {
+	l := newLane(32)
+	app, buffer := dma.NewEmbedded(make([]byte, 8)), &wire.Buffer{B: make([]byte, 8)}
+	put := func(m wire.Memory) {
+		p := handed(wire.RCSendOnly, true, wire.Piece{Mem: m, Len: 8})
+		for range 2 * len(l.parcels) {
+			if !l.add(p) {
+				t.Fatal("not taken")
+			}
+			l.done()
+		}
+	}
+	if put(app); l.bodies != nil {
+		t.Error("memory for copies of what stays where it is")
+	}
+	put(buffer)
+	p := handed(wire.RCSendOnly, true, wire.Piece{Mem: buffer, Len: 8})
+	if n := testing.AllocsPerRun(2*len(l.parcels), func() { l.add(p); l.done() }); n != 0 {
+		t.Errorf("a copy costs %v allocations", n)
+	}
+}
+
 // newLoops makes a device of several shards, the port of each of which brings back what it sends. So whatever goes from one
 // shard to another arrives at the wrong one.
 func newLoops(t testing.TB, shards int, edit func(*Config)) (*world, *host) {
