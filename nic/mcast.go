@@ -210,10 +210,10 @@ func (c *Context) detachAll() {
 	}
 }
 
-// arrived deals with a datagram to a group that the port received. What we sent ourselves was delivered when it was sent.
+// arrived deals with a datagram to a group that the port received. What we sent ourselves was delivered when it was sent: its
+// copy from the network is no fault of anybody, and so is not counted.
 func (s *shard) arrived(now clock.Time, p *wire.Packet) {
 	if p.Local || s.dev.gids.Load().has(&p.Source) {
-		s.drops.count(refusedOwnSource)
 		return
 	}
 	if p.TrafficClass&ecnMask == ecnCE {
