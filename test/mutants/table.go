@@ -37,7 +37,8 @@ func line(m *mutant, v *verdict) string {
 const pageHead = `# Planted bugs, and what catches them
 
 Each line is a bug that was planted in the product on purpose, alone, and the first test or case that failed because of it.
-Beside it stands what the simulator said within %d seeds; a dash where it was not asked, since a test had caught the bug.
+Beside it stands what the simulator said within %d seeds; a dash where it was not asked, since a test had caught the bug. A dash in
+the place of a test: those that were asked have not caught it, the simulator has.
 
     make mutants        # until something has caught each
     make mutants-page   # and what the simulator says to each, into this page
