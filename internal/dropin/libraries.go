@@ -128,18 +128,29 @@ func (l *Libraries) Variables(environ []string, sysfs bool) map[string]string {
 		}
 		return ""
 	}
-	join := func(ours []string, theirs string) string {
-		for _, word := range strings.FieldsFunc(theirs, func(r rune) bool { return r == ':' || r == ' ' }) {
-			if !slices.Contains(ours, word) {
-				ours = append(ours, word)
-			}
-		}
-		return strings.Join(ours, ":")
-	}
 	return map[string]string{
-		"LD_LIBRARY_PATH": join([]string{l.Dir}, old("LD_LIBRARY_PATH")),
-		"LD_PRELOAD":      join(preload, old("LD_PRELOAD")),
+		"LD_LIBRARY_PATH": join([]string{l.Dir}, folders(old("LD_LIBRARY_PATH"))),
+		"LD_PRELOAD":      join(preload, strings.FieldsFunc(old("LD_PRELOAD"), func(r rune) bool { return r == ':' || r == ' ' })),
 	}
+}
+
+// folders are those of an LD_LIBRARY_PATH, as ld.so reads it: one of no name is the working directory, but a path of no
+// length is none.
+func folders(path string) []string {
+	if path == "" {
+		return nil
+	}
+	return strings.Split(strings.ReplaceAll(path, ";", ":"), ":")
+}
+
+// join puts ours before theirs, once.
+func join(ours, theirs []string) string {
+	for _, word := range theirs {
+		if !slices.Contains(ours, word) {
+			ours = append(ours, word)
+		}
+	}
+	return strings.Join(ours, ":")
 }
 
 // Environ is environ with other values for some variables.
