@@ -11,19 +11,21 @@ import (
 	"testing"
 )
 
+// builtDir is where built compiles; empty while no test has asked for it.
+var builtDir string
+
 // built compiles the libraries once for all tests.
-var built = sync.OnceValues(func() (*Libraries, error) {
-	dir, err := os.MkdirTemp("", "softnicd-test-libs-")
-	if err != nil {
+var built = sync.OnceValues(func() (l *Libraries, err error) {
+	if builtDir, err = os.MkdirTemp("", "softnicd-test-libs-"); err != nil {
 		return nil, err
 	}
-	return Build(context.Background(), dir)
+	return Build(context.Background(), builtDir)
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if l, err := built(); err == nil && l != nil {
-		os.RemoveAll(l.Dir)
+	if builtDir != "" {
+		os.RemoveAll(builtDir)
 	}
 	os.Exit(code)
 }
