@@ -171,6 +171,16 @@ func scribble(b []byte) {
 	}
 }
 
+// notCanary returns the first byte that is not what scribble has left, -1 if there is none.
+func notCanary(b []byte) int {
+	for i := range b {
+		if b[i] != canaryByte {
+			return i
+		}
+	}
+	return -1
+}
+
 func (a *application) dismantle() {
 	destroy := func(what string, f func() error) {
 		if err := f(); err != nil {

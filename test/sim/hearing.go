@@ -255,7 +255,7 @@ func (w *world) endTalks() {
 		if err := t.ctx.Close(); err != nil {
 			w.failf("%s: %v", t.name, err)
 		}
-		for _, b := range [][]byte{t.page, t.queue, t.rings, t.arena.mem} {
+		for _, b := range t.blocks() {
 			scribble(b)
 		}
 	}
@@ -331,11 +331,9 @@ func (t *talker) dismantle() {
 
 // expectUntouched looks for what the device wrote into memory that it had given back.
 func (t *talker) expectUntouched() {
-	for _, b := range [][]byte{t.page, t.queue, t.rings, t.arena.mem} {
-		for i := range b {
-			if b[i] != canaryByte {
-				t.w.failf("%s: byte %d of a block of %d was written after its end", t.name, i, len(b))
-			}
+	for _, b := range t.blocks() {
+		if at := notCanary(b); at >= 0 {
+			t.w.failf("%s: byte %d of a block of %d was written after its end", t.name, at, len(b))
 		}
 	}
 }

@@ -82,13 +82,3 @@ func (q *queue) abandon() {
 		scribble(r)
 	}
 }
-
-// notCanary returns the first byte that is not what scribble has left, -1 if there is none.
-func notCanary(b []byte) int {
-	for i := range b {
-		if b[i] != canaryByte {
-			return i
-		}
-	}
-	return -1
-}

@@ -302,10 +302,13 @@ func (t *talker) id(queue uint8, index int) uint64 {
 // finished reports whether everything that it had to say has been said. Whether it was heard is nobody's promise.
 func (t *talker) finished() bool { return t.dead || t.ended == len(t.script) }
 
+// blocks are all memory that the device has of it.
+func (t *talker) blocks() [][]byte { return [][]byte{t.page, t.queue, t.rings, t.arena.mem} }
+
 // crash is the end of its device.
 func (t *talker) crash() {
 	t.dead = true
-	for _, b := range [][]byte{t.page, t.queue, t.rings, t.arena.mem} {
+	for _, b := range t.blocks() {
 		scribble(b)
 	}
 }
