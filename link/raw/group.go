@@ -54,13 +54,7 @@ func (p *Port) member(a netip.Addr) (*guard, error) {
 		return nil, err
 	}
 	if err = batch.RefuseAll(fd); err == nil {
-		if a.Is4() {
-			err = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
-				&unix.IPMreqn{Multiaddr: a.As4(), Ifindex: int32(p.cfg.Interface)})
-		} else {
-			err = unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
-				&unix.IPv6Mreq{Multiaddr: a.As16(), Interface: uint32(p.cfg.Interface)})
-		}
+		err = batch.JoinGroup(fd, a, p.cfg.Interface, netip.Addr{})
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -59,6 +59,4 @@ func (s *Shards) Join(group ib.GID) error { return s.ports[0].Join(group) }
 func (s *Shards) Leave(group ib.GID) { s.ports[0].Leave(group) }
 
 // Close closes all ports.
-func (s *Shards) Close() error {
-	return s.each((*Port).Close)
-}
+func (s *Shards) Close() error { return s.each((*Port).Close) }

@@ -103,14 +103,11 @@ func (p *Port) bindGroup(fd int, a netip.Addr) error {
 		if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(p.cfg.Port), Addr: a.As4()}); err != nil {
 			return err
 		}
-		m := &unix.IPMreqn{Multiaddr: a.As4(), Ifindex: int32(p.cfg.Interface)}
-		for _, s := range p.own {
-			if s.Addr.Is4() {
-				m.Address = s.Addr.As4()
-				break
-			}
+		var own netip.Addr
+		if i := slices.IndexFunc(p.own, func(s *batch.Socket) bool { return s.Addr.Is4() }); i >= 0 {
+			own = p.own[i].Addr
 		}
-		return unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, m)
+		return batch.JoinGroup(fd, a, p.cfg.Interface, own)
 	}
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, ipv6MulticastAll, 0); err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
 		return err // Linux before 4.20 has no such thing
@@ -119,8 +116,7 @@ func (p *Port) bindGroup(fd int, a netip.Addr) error {
 	if err := unix.Bind(fd, sa); err != nil {
 		return err
 	}
-	return unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
-		&unix.IPv6Mreq{Multiaddr: a.As16(), Interface: uint32(p.cfg.Interface)})
+	return batch.JoinGroup(fd, a, p.cfg.Interface, netip.Addr{})
 }
 
 // isGroup reports whether g is a multicast group.

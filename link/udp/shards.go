@@ -108,9 +108,13 @@ func (s *Shards) SetAddrs(addrs []netip.Addr) (err error) {
 
 // SetInterface is that of Port, for all of them, while nobody uses any.
 func (s *Shards) SetInterface(index int) error {
+	return s.each(func(p *Port) error { return p.SetInterface(index) })
+}
+
+func (s *Shards) each(f func(*Port) error) error {
 	var errs []error
 	for _, p := range s.ports {
-		errs = append(errs, p.SetInterface(index))
+		errs = append(errs, f(p))
 	}
 	return errors.Join(errs...)
 }
@@ -142,10 +146,4 @@ func (s *Shards) Join(group ib.GID) error { return s.ports[0].Join(group) }
 func (s *Shards) Leave(group ib.GID) { s.ports[0].Leave(group) }
 
 // Close closes all ports.
-func (s *Shards) Close() error {
-	var errs []error
-	for _, p := range s.ports {
-		errs = append(errs, p.Close())
-	}
-	return errors.Join(errs...)
-}
+func (s *Shards) Close() error { return s.each((*Port).Close) }

@@ -56,6 +56,20 @@ func NewUDP(is4 bool) (int, error) {
 	return fd, nil
 }
 
+// JoinGroup makes the kernel a member of a multicast group on an interface, for as long as the socket is open. An interface
+// with index 0 is found by one of its IPv4 addresses, own.
+func JoinGroup(fd int, group netip.Addr, ifindex int, own netip.Addr) error {
+	if group.Is4() {
+		m := unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(ifindex)}
+		if own.Is4() {
+			m.Address = own.As4()
+		}
+		return unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &m)
+	}
+	return unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
+		&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(ifindex)})
+}
+
 // RefuseAll attaches a filter to a socket that nobody reads from, so that nothing piles up in it.
 func RefuseAll(fd int) error {
 	return Attach(fd, unix.SO_ATTACH_FILTER, []bpf.Instruction{bpf.RetConstant{Val: 0}})
