@@ -83,7 +83,7 @@ func (p *Port) split(packets []wire.Packet) (n int) {
 }
 
 // judge parses a segment. The identifications of a group count from that of the first, if the kernel was left to split it,
-// or if it was merged from datagrams that did so. It merges datagrams of one constant identification too.
+// or if it was merged from datagrams that did so. The kernel merges datagrams of one constant identification too.
 func (in *reception) judge(packet *wire.Packet) wire.Drop {
 	d := &in.datagram
 	d.ID = in.base + in.index
@@ -128,6 +128,7 @@ func (p *Port) open(r *batch.Received) {
 		tci = uint16(in.headers.tag.Priority) << 13
 	}
 	in.sl = uint8(tci >> 13)
+	in.datagram.Merged = true // or alone, where it makes no difference
 	in.rest, in.segment, in.base, in.index = payload, len(payload), in.datagram.ID, 0
 	if virtio[1]&^virtioGSOECN == virtioGSOUDP {
 		if n := int(binary.NativeEndian.Uint16(virtio[4:])); n > 0 {
