@@ -66,10 +66,9 @@ func NormalGroup(g ib.GID) (ib.GID, bool) {
 }
 
 // AttachMcast attaches a queue pair to a multicast group (ibv_attach_mcast), whatever its state; once more changes nothing
-// but own, which says whether the queue pair hears what it sends itself; one that was made with BLOCK_SELF_MCAST_LB never does.
-// The error wraps EINVAL for a GID that is no group
-// and a queue pair that is not UD, EOPNOTSUPP if the device's network has no groups, ENOMEM or EDQUOT when there are too
-// many, or whatever the network says.
+// but own, which says whether the queue pair hears what it sends itself. One that was made with BLOCK_SELF_MCAST_LB never
+// does. The error wraps EINVAL for a GID that is no group and a queue pair that is not UD, EOPNOTSUPP if the device's network
+// has no groups, ENOMEM or EDQUOT when there are too many, or whatever the network says.
 func (c *Context) AttachMcast(q *QP, gid ib.GID, own bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,9 @@ type part struct {
 	slots  []*QP // by doorbell slot
 	free   []uint32
 
-	taken uint32 // queue pairs that there are, or are in the making; guarded by ctx.mu
+	// taken is how many queue pairs there are, or are in the making. It is guarded by ctx.mu, and where ctx is an XRC domain's
+	// home, which several contexts use, by xrcRegistry.mu.
+	taken uint32
 }
 
 // divide gives a context its part of every shard. page is its doorbell page, nil for none.
@@ -56,7 +58,7 @@ func (c *Context) settle() (p *part, n ib.QPN, err error) {
 	return p, n, err
 }
 
-// take takes a number on this shard. The context's lock is held.
+// take takes a number on this shard. The lock of taken is held.
 func (p *part) take() (ib.QPN, error) {
 	if p.taken == p.room {
 		return 0, fmt.Errorf("all doorbell slots of the context are in use: %w", syscall.ENOMEM)

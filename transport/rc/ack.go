@@ -219,8 +219,8 @@ func (r *responder) sendAtomic(now clock.Time, out *wire.Burst, a *answer) int {
 	return r.sent(now, f)
 }
 
-// sendRead sends the next response of a READ, or run of responses. Its memory is named by reference and not stable, since its owner may write
-// it at any time; the key is looked up for every packet, since it may be gone.
+// sendRead sends the next response of a READ, or run of responses. Its memory is named by reference and not stable, since its
+// owner may write it at any time; the key is looked up each time, since it may be gone.
 func (r *responder) sendRead(now clock.Time, out *wire.Burst, a *answer, budget int) int {
 	x := &r.resources.ring[a.slot]
 	packets := r.runOf(a, budget)

@@ -196,8 +196,9 @@ func (r *requester) badResponse(now clock.Time) {
 	r.fail(now, ib.WCBadRespErr, transport.VendorBadResponse)
 }
 
-// readResponse is a part of what a READ asked for, or the end of a FLUSH, which has no data. Where it belongs follows from its number alone; what it may hold, from
-// what is left there. A response can therefore never write past the request (CVE-2026-64268).
+// readResponse is a part of what a READ asked for, or the end of a FLUSH, which has no data. Where it belongs follows from
+// its number alone; what it may hold, from what is left there. A response can therefore never write past the request
+// (CVE-2026-64268).
 func (r *requester) readResponse(now clock.Time, psn ib.PSN, p *wire.Packet) {
 	w := r.answeredBy(now, psn, p, returns)
 	if w == nil {

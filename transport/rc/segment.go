@@ -42,8 +42,8 @@ func (s *segments) at(i, n uint32) wire.Opcode {
 	return s.middle
 }
 
-// build makes the packet of w at the cursor, or the run of packets from there on. Everything comes from its place in the message, so that a packet sent again
-// is the packet sent before, the scatter/gather list included (IBA 9.7.2.1).
+// build makes the packet of w at the cursor, or the run of packets from there on. Everything comes from its place in the
+// message, so that a packet sent again is the packet sent before, the scatter/gather list included (IBA 9.7.2.1).
 func (r *requester) build(f *wire.Frame, w *work, packets int) dma.Verdict {
 	i := r.cursor.packet
 	psn := r.nxt

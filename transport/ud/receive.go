@@ -10,7 +10,8 @@ import (
 )
 
 // Receive implements transport.Engine. A datagram that does not fit, has the wrong Q_Key or finds no receive is dropped,
-// and leaves receive and state as they were: who sends it may be anybody (IBA 9.8.3.2).
+// and leaves receive and state as they were: who sends it may be anybody (IBA 9.8.3.2). Only what is wrong with the receive
+// itself, or with the queue it comes from, takes the queue pair to the error state.
 //
 // The first 40 bytes of a receive are for the network header, and count in byte_len: that of IPv6, or 20 bytes of zero and
 // that of IPv4 with a right checksum, by which programs tell them apart.
