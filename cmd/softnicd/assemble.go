@@ -141,7 +141,7 @@ func (d *device) refresh(log *slog.Logger) {
 	if len(under.Addrs) > 0 {
 		d.index = under.Index
 		var bind error
-		d.nic.WithPort(func() { bind = move(d.ports, &under) })
+		d.nic.WithPort(func() { bind = move(d.ports, &under, log.With("device", d.spec.Device)) })
 		if bind != nil {
 			log.Warn("the new addresses cannot be bound; the old ones stay", "device", d.spec.Device, "err", bind)
 			return

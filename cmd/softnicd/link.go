@@ -56,10 +56,13 @@ type netPorts interface {
 	Close() error
 }
 
-// move tells ports that their interface has other addresses, or that it is another one. Whatever can be had of it they take:
-// a group that cannot be joined costs no address.
-func move(p netPorts, under *netdev.Interface) error {
-	return errors.Join(p.SetInterface(under.Index), p.SetAddrs(under.Addrs))
+// move tells ports that their interface has other addresses, or that it is another one. The error is about addresses: a group
+// that cannot be joined costs none, and is tried again when something changes.
+func move(p netPorts, under *netdev.Interface, log *slog.Logger) error {
+	if err := p.SetInterface(under.Index); err != nil {
+		log.Warn("not everything could be moved to the interface that came back", "interface", under.Name, "err", err)
+	}
+	return p.SetAddrs(under.Addrs)
 }
 
 // openPorts opens the ports of a device, and lists them. That they, or the right to them, cannot be had is the machine's
