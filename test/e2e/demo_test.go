@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // demo is what `softnicd demo -o json` prints: the names are an interface for scripts, so they are written down here
@@ -183,15 +184,18 @@ func checkPackets(t *testing.T, d *demo) {
 	}
 	start, last := d.Packets[0].PSN, int64(0)
 	got := map[string][]string{}
+	again := repetitions{first: map[string]int64{}}
 	for _, p := range d.Packets {
 		s := fmt.Sprintf("%s +%d %d", p.Opcode, (p.PSN-start)&0xffffff, p.Bytes)
 		if p.Note != "" {
 			s += " " + p.Note
 		}
 		way := p.From + " to " + p.To
-		// A machine that stalls makes a requester ask once more after its oldest packet, and the peer answer again.
 		if !slices.Contains(got[way], s) {
 			got[way] = append(got[way], s)
+		}
+		if !again.allowed(p.From == "sender", s, p.At) {
+			t.Errorf("%s once more at %d ns, for no reason", s, p.At)
 		}
 		if p.At < last {
 			t.Errorf("%s at %d ns, after one at %d ns", s, p.At, last)
@@ -201,6 +205,59 @@ func checkPackets(t *testing.T, d *demo) {
 	want := map[string][]string{"sender to receiver": requests, "receiver to sender": responses}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("packets\n%s\nexpected\n%s", lines(got), lines(want))
+	}
+}
+
+// repetitions are packets that were there before. A machine that stalls makes a requester ask once more after its oldest packet
+// and what came behind it, after 67 ms, and the peer answer again.
+type repetitions struct {
+	first    map[string]int64 // when a packet went first
+	asking   bool             // the last request was such a one
+	answered bool             // there was a reason to answer again
+}
+
+// allowed takes in a packet, and reports whether it may be there.
+func (r *repetitions) allowed(request bool, packet string, at int64) bool {
+	first, before := r.first[packet]
+	if !before {
+		r.first[packet] = at
+	}
+	if !request {
+		return !before || r.answered
+	}
+	// The timer of verbs.RCAttr, less what a stamp may be late.
+	const timeout = int64(50 * time.Millisecond)
+	ok := !before || r.asking || at-first > timeout
+	r.asking = before
+	r.answered = r.answered || before
+	return ok
+}
+
+// A packet is repeated when its timer is over, and not otherwise.
+func TestRepetitions(t *testing.T) {
+	type packet struct {
+		request bool
+		what    string
+		at      int64
+	}
+	const late = int64(70 * time.Millisecond)
+	for _, c := range []struct {
+		packets []packet
+		want    bool
+	}{
+		{[]packet{{true, "a", 0}, {false, "A", 1}, {true, "b", 2}, {false, "B", 3}}, true},
+		{[]packet{{true, "a", 0}, {true, "b", 1}, {true, "a", late}, {true, "b", late}, {false, "A", late}, {false, "A", late + 1}}, true},
+		{[]packet{{true, "a", 0}, {true, "a", 5}}, false},
+		{[]packet{{true, "a", 0}, {false, "A", 1}, {false, "A", 2}}, false},
+		{[]packet{{true, "a", 0}, {true, "b", 1}, {true, "a", late}, {true, "c", late}, {true, "c", late + 1}}, false},
+	} {
+		r, got := repetitions{first: map[string]int64{}}, true
+		for _, p := range c.packets {
+			got = r.allowed(p.request, p.what, p.at) && got
+		}
+		if got != c.want {
+			t.Errorf("%v: %v", c.packets, got)
+		}
 	}
 }
 
