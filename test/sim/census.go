@@ -20,7 +20,8 @@ func expected() (names []string) {
 	for i := range operations {
 		names = append(names, operations[i].op.String())
 	}
-	return append(names, "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
+	return append(names, "unreliable queue pairs that were drained", "changes of unreliable queue pairs in SQD",
+		"unreliable queue pairs that were reset", "unreliable requests that a reset has taken", "partitions", "pauses", "refusing ports", "failing ports", "forged packets", "replayed packets",
 		"uses of a window", "binds of a window", "connections that broke", "linearizable histories", "mad applications",
 		"memory faults that were met", "queues that overran", "device crashes", "rewritten headers",
 		"shared receives", "limits of shared receive queues",

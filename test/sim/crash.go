@@ -31,6 +31,11 @@ func (n *node) crash() {
 		a.abandon()
 		for _, e := range a.endpoints {
 			p := e.peer
+			for _, x := range []*endpoint{p, p.sibling} {
+				if x != nil && x.pool != nil {
+					x.pool.lost++ // it may have one in hand until it is told, and others wait for it
+				}
+			}
 			e.tellOthers(w.now.Add(w.plan.silence(e.conn.plan)))
 			p.orphaned = p.posted
 		}

@@ -21,7 +21,7 @@
 //
 // What is sent is a table, one row an operation: ops.go. Some connections are extended ones (XRC): extended.go. Next to the
 // connections there are talks over the unreliable services UC and UD: talk.go, and hearing.go for what is right there.
-// Some are to a multicast group: group.go.
+// Some are to a multicast group: group.go. Their queue pairs go to SQD and RESET, too: talkchange.go.
 //
 // What is right is known without looking into the device: a message's bytes are drawn when it is posted, the memory it
 // goes to is its own until it completes, and so a model says what every byte, completion and result has to be. See

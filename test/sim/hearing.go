@@ -40,6 +40,8 @@ func (t *talker) checkFrame(f *wire.Frame) (message int) {
 		return -1
 	case h.Opcode().Service() != service || !h.Opcode().Valid() || h.AckReq():
 		w.accuse("%s sent a header that makes no sense: % x", t.name, f.Header())
+	case t.sqd != nil && !h.PSN().Before(t.sqd.limit):
+		w.accuse("%s sent psn %v in SQD, and what may have been begun ends before %v", t.name, h.PSN(), t.sqd.limit)
 	case h.PSN() != t.fresh:
 		w.accuse("%s sent psn %v, its next is %v", t.name, h.PSN(), t.fresh)
 	case f.PayloadLen() > t.plan.MTU.Bytes():
@@ -90,7 +92,7 @@ func (t *talker) drain() {
 
 // sent judges the completion of a request.
 func (t *talker) sent(c *abi.CQE) {
-	i := int(c.WQEIndex)
+	i := t.base + int(c.WQEIndex)
 	if i < t.ended || i >= t.posted || c.WRID != t.id(abi.QueueSend, i) {
 		t.w.failf("%s: completion of request #%d with wr_id %#x; %d are posted and %d have ended", t.name, i, c.WRID, t.posted, t.ended)
 	}
@@ -116,7 +118,7 @@ func (t *talker) sent(c *abi.CQE) {
 // received judges the completion of a receive: they end in order, and with a message that has arrived.
 func (t *talker) received(c *abi.CQE) {
 	w := t.w
-	if c.WQEIndex != uint32(t.taken) || t.taken >= t.ready || c.WRID != t.id(abi.QueueRecv, t.taken) {
+	if t.recvBase+int(c.WQEIndex) != t.taken || t.taken >= t.ready || c.WRID != t.id(abi.QueueRecv, t.taken) {
 		w.failf("%s: completion of receive #%d with wr_id %#x; %d are posted and %d have ended", t.name, c.WQEIndex, c.WRID, t.ready, t.taken)
 	}
 	v := &t.receives[t.taken]
@@ -267,19 +269,19 @@ func (t *talker) checkHearing() {
 	if a, _, _ := t.ctx.QueryQP(t.qp); a.SQPSN != t.fresh || a.State != ib.StateRTS || t.left != t.posted {
 		w.failf("%s: after %d of %d requests the next psn is %v and should be %v; it is in %v", t.name, t.left, t.posted, a.SQPSN, t.fresh, a.State)
 	}
-	sent := 0
+	sent, received := 0, t.taken-t.reset
 	for i := range t.peer.posted {
 		if t.peer.script[i].consumes() {
 			sent++
 		}
 	}
 	switch {
-	case t.taken < sent && w.plan.clean():
-		w.failf("%s: nothing went wrong on the network, and %d of %d messages were received", t.name, t.taken, sent)
-	case t.taken > sent:
+	case received < sent && w.plan.clean():
+		w.failf("%s: nothing went wrong on the network, and %d of %d messages were received", t.name, received, sent)
+	case received > sent:
 		w.census["unreliable messages received again"]++
-	case t.taken < sent:
-		w.census["unreliable messages that were lost"] += sent - t.taken
+	case received < sent:
+		w.census["unreliable messages that were lost"] += sent - received
 	}
 }
 

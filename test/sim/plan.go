@@ -25,6 +25,7 @@ type Plan struct {
 	Connections []ConnectionPlan
 	Talks       []TalkPlan
 	Changes     ChangePlan
+	TalkChanges TalkChangePlan
 
 	// Fragile says that connections may run out of retries: the network is that bad, or they have too few.
 	Fragile bool
@@ -154,6 +155,7 @@ func NewPlan(seed uint64) *Plan {
 	p.extend()
 	p.Talks = newTalkPlans(p)
 	p.Changes = newChangePlan(p)
+	p.TalkChanges = newTalkChangePlan(p)
 	return p
 }
 
@@ -309,6 +311,9 @@ func (p *Plan) String() string {
 	if c := &p.Changes; *c != (ChangePlan{}) {
 		fmt.Fprintf(&b, "changes: %d queue pairs drained, %d completion queues resized, %d regions registered anew, %d queue pairs reset\n",
 			c.Drains, c.Resizes, c.Moves, c.Rebirths)
+	}
+	if c := &p.TalkChanges; *c != (TalkChangePlan{}) {
+		fmt.Fprintf(&b, "changes of talks: %d queue pairs drained, %d reset\n", c.Drains, c.Rebirths)
 	}
 	for i := range p.Connections {
 		c := &p.Connections[i]

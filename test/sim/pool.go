@@ -21,7 +21,7 @@ type pool struct {
 	arena  *arena
 	open   map[uint32]*receive // posted and not completed, by index; looked up, never walked
 	posted int
-	lost   int    // by queue pairs that were reset, at most
+	lost   int    // by queue pairs that were reset, or whose peer crashed, at most
 	armed  uint32 // limit below which there will be an event; 0 for none
 }
 
@@ -51,6 +51,9 @@ func (p *pool) create() {
 		})
 	})
 	slots := p.depth + 1 + 3*a.w.plan.Changes.Rebirths
+	if a.w.plan.Crash > 0 {
+		slots += len(a.w.plan.Connections)
+	}
 	p.arena = newArena(canary + areaSize(0, slots, p.bytes))
 	if err := p.arena.register(a.ctx, a.pd, p.arena.carve(a.dice, 0, slots, p.bytes), ib.AccessLocalWrite); err != nil {
 		a.w.failf("%v", err)
@@ -80,7 +83,8 @@ func (p *pool) work() {
 	}
 }
 
-// hasRoom reports whether another receive may be posted. What a queue pair had in hand that was reset is no one's any more.
+// hasRoom reports whether another receive may be posted. What a queue pair had in hand that was reset is no one's any more,
+// and what one has in hand whose peer has crashed is nobody's for long.
 func (p *pool) hasRoom() bool {
 	return len(p.open) < p.depth+p.lost && uint32(p.posted)-p.block.RecvTaken() < uint32(p.depth)
 }

@@ -34,6 +34,7 @@ func run(p *Plan, t Tamper, log *Log) (res Result) {
 	w.trouble = trouble{w: w, dice: newDice(p.Seed, streamTrouble), left: p.Faults, until: make(map[[2]*node]clock.Time)}
 	w.attacker = newAttacker(w, p.Attack)
 	w.changes = changes{w: w, dice: newDice(p.Seed, streamChange+1), left: p.Changes}
+	w.talkChanges = talkChanges{w: w, dice: newDice(p.Seed, streamTalkChange+1), left: p.TalkChanges}
 	w.net = &network{w: w, dice: newDice(p.Seed, streamNetwork), plan: &p.Network}
 	defer func() {
 		res.Hash, res.Events, res.Time = w.hash, w.turned, w.now
@@ -161,6 +162,7 @@ func (w *world) converse() {
 		w.trouble.mishap()
 		w.attacker.strike()
 		w.changes.stir()
+		w.talkChanges.stir()
 		w.turn()
 		if w.tamper.Round != nil {
 			w.tamper.Round(w)

@@ -57,6 +57,7 @@ type talker struct {
 	next     clock.Time
 	closed   bool // it was taken to the error state
 	dead     bool
+	change
 }
 
 // buildTalks makes the talks of the plan.
@@ -74,6 +75,11 @@ func (w *world) buildTalks() {
 			t.node.talkers = append(t.node.talkers, t)
 		}
 		for _, t := range ends {
+			if t.plan.Service == ib.QPTypeUD {
+				way := t.way()
+				t.ah = must(w, func() (*nic.AH, error) { return t.ctx.CreateAH(t.pd, &way) })
+			}
+			t.join()
 			t.connect()
 			t.postReceives()
 			t.wake(w.now)
@@ -159,32 +165,36 @@ func (t *talker) createMemory(recvs int) {
 // talkKey is the Q_Key of all who talk by datagrams.
 const talkKey = 0x51317
 
-// connect takes the queue pair to RTS.
-func (t *talker) connect() {
-	modify := func(a ib.QPAttr, mask ib.QPAttrMask) {
-		if err := t.ctx.ModifyQP(t.qp, &a, mask|ib.QPAttrState); err != nil {
-			t.w.failf("%s: %v", t.name, err)
-		}
-	}
+// way is the way to the peer.
+func (t *talker) way() ib.AHAttr {
 	to, _ := t.destination()
-	way := ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: to, TrafficClass: uint8(oneOf(t.dice, 0, 2, 106))}}
-	const first = ib.QPAttrPKeyIndex | ib.QPAttrPort
-	if t.plan.Service == ib.QPTypeUD {
-		modify(ib.QPAttr{State: ib.StateInit, PortNum: 1, QKey: talkKey}, first|ib.QPAttrQKey)
-		modify(ib.QPAttr{State: ib.StateRTR}, 0)
-		t.ah = must(t.w, func() (*nic.AH, error) { return t.ctx.CreateAH(t.pd, &way) })
-	} else {
-		modify(ib.QPAttr{State: ib.StateInit, PortNum: 1, AccessFlags: ib.AccessRemoteWrite}, first|ib.QPAttrAccessFlags)
-		modify(ib.QPAttr{State: ib.StateRTR, AH: way, PathMTU: t.plan.MTU, DestQPN: t.peer.qp.QPN(), RQPSN: t.peer.start},
-			ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN)
-	}
-	t.join()
-	modify(ib.QPAttr{State: ib.StateRTS, SQPSN: t.start}, ib.QPAttrSQPSN)
+	return ib.AHAttr{IsGlobal: true, GRH: ib.GlobalRoute{DGID: to, TrafficClass: uint8(oneOf(t.dice, 0, 2, 106))}}
 }
 
-// event takes an asynchronous event. There is no reason for one but a port that fails.
+func (t *talker) modify(a ib.QPAttr, mask ib.QPAttrMask) {
+	if err := t.ctx.ModifyQP(t.qp, &a, mask|ib.QPAttrState); err != nil {
+		t.w.failf("%s: %v", t.name, err)
+	}
+	t.node.wake(t.w.now)
+}
+
+// connect takes the queue pair to RTS.
+func (t *talker) connect() {
+	const first = ib.QPAttrPKeyIndex | ib.QPAttrPort
+	if t.plan.Service == ib.QPTypeUD {
+		t.modify(ib.QPAttr{State: ib.StateInit, PortNum: 1, QKey: talkKey}, first|ib.QPAttrQKey)
+		t.modify(ib.QPAttr{State: ib.StateRTR}, 0)
+	} else {
+		t.modify(ib.QPAttr{State: ib.StateInit, PortNum: 1, AccessFlags: ib.AccessRemoteWrite}, first|ib.QPAttrAccessFlags)
+		t.modify(ib.QPAttr{State: ib.StateRTR, AH: t.way(), PathMTU: t.plan.MTU, DestQPN: t.peer.qp.QPN(), RQPSN: t.peer.fresh},
+			ib.QPAttrAV|ib.QPAttrPathMTU|ib.QPAttrDestQPN|ib.QPAttrRQPSN)
+	}
+	t.modify(ib.QPAttr{State: ib.StateRTS, SQPSN: t.start}, ib.QPAttrSQPSN)
+}
+
+// event takes an asynchronous event. There is no reason for one but a port that fails, and SQD.
 func (t *talker) event(e ib.EventType, handle uint32, _ uint64) {
-	if !t.node.isPortEvent(e) {
+	if !t.isDrained(e) && !t.node.isPortEvent(e) {
 		t.w.accuse("%s: unexpected event %v of %d", t.name, e, handle)
 	}
 }
@@ -206,9 +216,10 @@ func (t *talker) turn() {
 	for more := true; more; more = t.reader.ReqNotify(abi.ArmNext) {
 		t.drain()
 	}
-	if t.closed {
+	if t.closed || t.isAsleep() {
 		return
 	}
+	t.goOn()
 	t.postReceives()
 	if t.mayPost() && !t.w.now.Before(t.nextSend) {
 		for n := t.dice.between(1, t.side.Eager); n > 0 && t.mayPost(); n-- {
@@ -254,19 +265,19 @@ func (t *talker) postSend() {
 	d.fill(r.data)
 	fits := false
 	if r.inline {
-		fits = t.block.PutSendInline(uint32(t.posted), &w, r.data)
+		fits = t.block.PutSendInline(uint32(t.posted-t.base), &w, r.data)
 	} else {
 		r.local = t.source.claim(d, r)
 		r.list = r.local.list(d, r.length, t.side.SGEs)
 		r.local.scatter(r.list, r.data, r.local.write)
-		fits = t.block.PutSend(uint32(t.posted), &w, r.list)
+		fits = t.block.PutSend(uint32(t.posted-t.base), &w, r.list)
 	}
 	if !fits {
 		t.w.failf("%s: request #%d does not fit its ring", t.name, t.posted)
 	}
 	t.w.logf(t.name, "posts %v #%d of %d bytes, flags %v", r.op, t.posted, r.length, r.flags())
 	t.posted++
-	t.block.PublishSend(uint32(t.posted))
+	t.block.PublishSend(uint32(t.posted - t.base))
 }
 
 // targetOf returns the slot for a WRITE of the peer.
@@ -285,9 +296,9 @@ func (t *talker) postReceives() {
 		v := &t.receives[t.ready]
 		v.slot = t.sink.claim(t.dice, v)
 		v.list = v.slot.list(t.dice, v.length, t.side.SGEs)
-		t.block.PutRecv(uint32(t.ready), &abi.RecvWQE{WRID: t.id(abi.QueueRecv, t.ready)}, v.list)
+		t.block.PutRecv(uint32(t.ready-t.recvBase), &abi.RecvWQE{WRID: t.id(abi.QueueRecv, t.ready)}, v.list)
 		t.ready++
-		t.block.PublishRecv(uint32(t.ready))
+		t.block.PublishRecv(uint32(t.ready - t.recvBase))
 		if t.side.Tardiness > 0 {
 			t.nextRecv = t.w.now.Add(1 + t.dice.upTo(t.side.Tardiness))
 		}
@@ -300,7 +311,9 @@ func (t *talker) id(queue uint8, index int) uint64 {
 }
 
 // finished reports whether everything that it had to say has been said. Whether it was heard is nobody's promise.
-func (t *talker) finished() bool { return t.dead || t.ended == len(t.script) }
+func (t *talker) finished() bool {
+	return t.dead || t.ended == len(t.script) && t.sqd == nil && t.sleeps == 0
+}
 
 // blocks are all memory that the device has of it.
 func (t *talker) blocks() [][]byte { return [][]byte{t.page, t.queue, t.rings, t.arena.mem} }

@@ -24,6 +24,7 @@ const (
 	streamExtended    = streamChange + 2
 	streamRuns        = streamExtended + 64
 	streamShards      = streamRuns + 1
+	streamTalkChange  = streamShards + 1
 )
 
 // world is one run of a plan.
@@ -34,19 +35,20 @@ type world struct {
 	events events
 	turned int // events so far
 
-	nodes    []*node
-	conns    []*connection
-	talkers  []*talker
-	net      *network
-	trouble  trouble
-	attacker *attacker
-	changes  changes
-	faults   bool
-	died     bool // an application has
-	mad      bool // one is
-	crashed  bool // a device has
-	done     int  // requests that have ended
-	total    int
+	nodes       []*node
+	conns       []*connection
+	talkers     []*talker
+	net         *network
+	trouble     trouble
+	attacker    *attacker
+	changes     changes
+	talkChanges talkChanges
+	faults      bool
+	died        bool // an application has
+	mad         bool // one is
+	crashed     bool // a device has
+	done        int  // requests that have ended
+	total       int
 
 	census census
 	hash   uint64
