@@ -14,9 +14,13 @@ func main() {
 	seeds := flag.Int("seeds", 1000, "how many seeds the simulator has for each mutant")
 	both := flag.Bool("both", false, "let the simulator try also what a test has caught")
 	only := flag.String("only", "", "try the mutants whose name this expression finds")
-	page := flag.String("o", "", "write the table as a page to this file, too")
+	page := flag.String("o", "", "write the table of all mutants as a page to this file, too")
 	verbose := flag.Bool("v", false, "print times")
 	flag.Parse()
+	if *only != "" && *page != "" {
+		fmt.Fprintln(os.Stderr, "mutants: the page has all mutants: -o goes without -only")
+		os.Exit(2)
+	}
 	lives, err := run(*seeds, *both, *only, *page, *verbose)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -46,6 +50,7 @@ func run(seeds int, both bool, only, page string, verbose bool) (lives int, err 
 	fmt.Fprintf(&text, pageHead, seeds)
 	text.WriteString(tableHead)
 	fmt.Print(tableHead)
+	caught := 0
 	for i := range chosen {
 		m, begin := &chosen[i], time.Now()
 		v, failed := l.try(m)
@@ -53,7 +58,9 @@ func run(seeds int, both bool, only, page string, verbose bool) (lives int, err 
 			err = errors.Join(err, failed) // the others may be in order
 			continue
 		}
-		if !v.caught() {
+		if v.caught() {
+			caught++
+		} else {
 			lives++
 		}
 		s := line(m, &v)
@@ -63,7 +70,7 @@ func run(seeds int, both bool, only, page string, verbose bool) (lives int, err 
 			fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(begin).Seconds(), m.name)
 		}
 	}
-	fmt.Printf("\n%d mutants, %d caught\n", len(chosen), len(chosen)-lives)
+	fmt.Printf("\n%d mutants, %d caught, %d live, %d not tried\n", len(chosen), caught, lives, len(chosen)-caught-lives)
 	if page != "" && err == nil {
 		err = os.WriteFile(page, []byte(text.String()), 0o644)
 	}
