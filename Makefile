@@ -7,7 +7,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 export CGO_ENABLED ?= 1
 
-.PHONY: all build demo test deps lint staticcheck unit cover race sim e2e interop interop-rxe interop-rxe-bench clib sim-long cq-cycles mutants mutants-page bench ratios plots fuzz header links rxe-smoke clean
+.PHONY: all build demo test deps lint staticcheck unit cover race sim interop interop-rxe interop-rxe-bench clib sim-long cq-cycles mutants mutants-page bench ratios plots microbench fuzz header links rxe-smoke clean
 
 all: build
 
