@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 const root = "../.."
@@ -35,13 +37,7 @@ func TestHeaderCompiles(t *testing.T) {
 		{"c++", []string{"-std=c++17", "-x", "c++"}},
 	} {
 		t.Run(c.compiler, func(t *testing.T) {
-			path, err := exec.LookPath(c.compiler)
-			if err != nil {
-				if c.compiler == "cc" && os.Getenv("CI") == "true" {
-					t.Fatal("no C compiler")
-				}
-				t.Skipf("%s is not installed", c.compiler)
-			}
+			path := progtest.Need(t, c.compiler)
 			// errno.h makes a macro of a name that a field might have.
 			unit := "#include <errno.h>\n#include \"softnicd_abi.h\"\nint main(void) { return (int)softnic_send_stride(1, 0) - 64; }\n"
 			cmd := exec.Command(path, append(c.args, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", filepath.Join(root, "include"), "-")...)

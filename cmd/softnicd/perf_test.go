@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 func options(change func(*perfOptions)) *perfOptions {
@@ -233,9 +234,7 @@ func TestProgressLine(t *testing.T) {
 func buildSoftnicd(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "softnicd")
-	if text, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	check(t, progtest.Build(path))
 	return path
 }
 

@@ -10,16 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// missing ends a test for want of something that only development machines have. In CI everything has to be there.
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is missing: scripts/test-deps installs it", what)
-	}
-	t.Skipf("%s is missing", what)
-}
+	"github.com/softnic/softnicd/internal/progtest"
+)
 
 // layouts are the structures and constants that a header declares, of those that are the verbs ABI's.
 type layouts struct {
@@ -168,11 +161,9 @@ func compileC(t *testing.T, source string, flags ...string) error {
 // A program that was compiled with <infiniband/verbs.h> finds every structure of our header as it left it: sizes, offsets
 // and values are asserted while Debian's header is compiled.
 func TestHeaderIsDebians(t *testing.T) {
-	if _, err := exec.LookPath("cc"); err != nil {
-		missing(t, "cc")
-	}
+	progtest.Need(t, "cc")
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
-		missing(t, "libibverbs-dev")
+		progtest.Missing(t, "libibverbs-dev")
 	}
 	ours := headerLayouts(t, `"verbs_abi.h"`, "-I../../dropin")
 	if len(ours.structs) < 100 || len(ours.constants) < 400 {

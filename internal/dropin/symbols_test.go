@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // builtDir is where built compiles; empty while no test has asked for it.
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 func libraries(t *testing.T) *Libraries {
 	t.Helper()
 	if _, err := findCompiler(t.Context()); err != nil {
-		missing(t, "cc")
+		progtest.Missing(t, "cc")
 	}
 	l, err := built()
 	if err != nil {
@@ -134,7 +136,7 @@ func TestSymbolsAreDebians(t *testing.T) {
 	ours, _ := exports(t, filepath.Join(libraries(t).Dir, libibverbs))
 	debians, err := filepath.Glob("/usr/lib/*/" + libibverbs)
 	if err != nil || len(debians) == 0 {
-		missing(t, "Debian's "+libibverbs)
+		progtest.Missing(t, "Debian's "+libibverbs)
 	}
 	theirs, _ := exports(t, debians[0])
 	for e, hidden := range theirs {

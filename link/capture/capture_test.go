@@ -19,6 +19,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/link/local"
 	"github.com/softnic/softnicd/wire"
 	"go.uber.org/goleak"
@@ -193,13 +194,7 @@ func TestRead(t *testing.T) {
 
 // tshark finds the opcodes we wrote and nothing malformed.
 func TestTsharkReadsIt(t *testing.T) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("tshark is needed: ", err)
-		}
-		t.Skip("tshark is not installed")
-	}
+	tshark := progtest.Need(t, "tshark")
 	file, want := capture(t)
 	name := filepath.Join(t.TempDir(), "capture.pcapng")
 	if err := os.WriteFile(name, file, 0o600); err != nil {
