@@ -66,6 +66,34 @@ var lifetimeMutants = []mutant{
 		tests: []string{"test/scripts", "transport/rc", "nic TestResetAndAgain"},
 	},
 	{
+		name: "an unreliable queue pair in SQD begins what was posted",
+		edits: []edit{{
+			"transport/internal/unreliable/sender.go",
+			`if b.state != ib.StateRTS || b.stopped || b.tail-b.head`,
+			`if b.stopped || b.tail-b.head`,
+		}},
+		tests: []string{"test/scripts", "transport/internal/unreliable"},
+	},
+	{
+		name: "RESET does not empty an unreliable send queue",
+		edits: []edit{{
+			"transport/internal/unreliable/sender.go",
+			`	s.head = s.tail
+	s.begun, s.stopped`,
+			`	s.begun, s.stopped`,
+		}},
+		tests: []string{"test/scripts", "transport/internal/unreliable"},
+	},
+	{
+		name: "a receive of an unreliable message in hand outlives RESET",
+		edits: []edit{{
+			"transport/internal/unreliable/base.go",
+			`b.path, b.held = nil, false`,
+			`b.path = nil`,
+		}},
+		tests: []string{"test/scripts", "transport/internal/unreliable"},
+	},
+	{
 		name: "a resized completion queue forgets what waits in it",
 		edits: []edit{{
 			"cq/resize.go",
