@@ -21,8 +21,11 @@ func self(t *testing.T, way string) *Process {
 		maps = must[int](t)(unix.Open("/proc/self/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0))
 	}
 	p, err := OpenProcess(pid, mem, maps)
+	if way == "number" && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS)) {
+		t.Skip(err) // a container without process_vm_readv
+	}
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
