@@ -51,7 +51,8 @@ func (b *CQBlock) ResetAt(index uint32) {
 }
 
 // Write writes the entry of index at position pos, body first, then the sequence, which publishes it. The caller has
-// made sure that the reader is done with the entry that was there.
+// made sure that the reader is done with the entry that was there. It does not wait until the reader's processor has given
+// the cache line away; who looks at the arm word next does, see SetProducedSeq.
 func (b *CQBlock) Write(pos, index uint32, e *CQE) {
 	s := b.slot(pos)
 	put(&s[0], e.WRID)
@@ -61,7 +62,7 @@ func (b *CQBlock) Write(pos, index uint32, e *CQE) {
 	put(&s[4], e.Timestamp)
 	put(&s[5], uint64(e.PKeyIndex)|uint64(e.SLID)<<16|uint64(e.SL)<<32|uint64(e.DLIDPathBits)<<40|uint64(e.Queue)<<48|uint64(e.NetworkType)<<56)
 	put(&s[6], uint64(e.QPSlot)|uint64(e.WQEIndex)<<32)
-	atomic.StoreUint64(&s[7], uint64(index+1)<<32)
+	publish(&s[7], uint64(index+1)<<32)
 }
 
 // Expect says that an entry will be written soon, a few positions after pos: far enough from where a reader looks that
@@ -117,6 +118,10 @@ func (b *CQBlock) slot(pos uint32) *[CQESize / 8]uint64 {
 // SetProduced tells how many entries the device has written, modulo 2^32. It informs, and costs a plain store; what makes an
 // entry readable is its sequence.
 func (b *CQBlock) SetProduced(n uint32) { put32(&b.mem.d[offCQProduced/4], n) }
+
+// SetProducedSeq is SetProduced in the order that everybody sees: of an application that arms and then looks for entries, and
+// a device that writes one and then, after this, looks at the arm word, one finds what the other has written.
+func (b *CQBlock) SetProducedSeq(n uint32) { b.mem.store32(offCQProduced, n) }
 
 // Produced returns how many entries the device has written.
 func (b *CQBlock) Produced() uint32 { return b.mem.load32(offCQProduced) }

@@ -92,9 +92,6 @@ func (q *Queue) Armed() abi.ArmKind {
 
 // eventDue looks at the arm word, after an entry was published, and reports whether an event is to be sent now.
 func (q *Queue) eventDue(now clock.Time, solicited bool) bool {
-	if q.notifier == nil {
-		return false
-	}
 	q.touch(wordArm)
 	seq, kind := abi.SplitArm(q.block.Arm())
 	m := &q.moderator

@@ -312,6 +312,52 @@ func TestFault(t *testing.T) {
 	}
 }
 
+// Who holds the queue appends while others wait, and goes on holding it after a fault.
+func TestHold(t *testing.T) {
+	memory := make([]byte, abi.CQBlockSize(64))
+	q, _ := New(Config{Block: memory, Capacity: 64})
+	r, _ := NewReader(memory, 64)
+	if !q.Silent() || newPair(t, 64).Silent() {
+		t.Error("silent is who has no notifier")
+	}
+	q.Hold()
+	occupancy := make(chan uint32)
+	go func() { occupancy <- q.Occupancy() }()
+	var e abi.CQE
+	for i := range 3 {
+		// What is appended can be read at once.
+		if !q.Append(&abi.CQE{WRID: uint64(i)}) || !r.Next(&e) || e.WRID != uint64(i) {
+			t.Errorf("entry %d: %+v", i, e)
+		}
+	}
+	q.step = func(word) { panic("fault") }
+	func() {
+		defer func() { _ = recover() }()
+		q.Append(&e)
+	}()
+	q.step = nil
+	if !q.Append(&e) {
+		t.Error("no entry after a fault")
+	}
+	select {
+	case n := <-occupancy:
+		t.Errorf("%d entries wait, said a queue that was held", n)
+	default:
+	}
+	q.Let()
+	if n := <-occupancy; n != 4 {
+		t.Errorf("%d entries wait, want 4, of which none was given back", n)
+	}
+	q.Hold()
+	for range 61 {
+		q.Append(&e)
+	}
+	q.Let()
+	if !errors.Is(q.Err(), ErrOverrun) || q.Overruns() != 1 {
+		t.Errorf("%v, %d overruns", q.Err(), q.Overruns())
+	}
+}
+
 func TestNoNotifier(t *testing.T) {
 	memory := make([]byte, abi.CQBlockSize(64))
 	q, _ := New(Config{Block: memory, Capacity: 64})

@@ -32,6 +32,7 @@ type CQ struct {
 	// shared are the shared receive queues whose receives may complete here, and for how many queue pairs.
 	shared map[*SRQ]int
 
+	poster  atomic.Pointer[shard] // the only one that has ever completed into it, or several
 	overrun atomic.Bool           // died, and a shard has noticed
 	held    atomic.Pointer[shard] // whose list of queues that hold an event back it is in; nil for none
 }
@@ -148,6 +149,51 @@ func (c *Context) ownsCQ(q *CQ) error {
 		return fmt.Errorf("no such completion queue in this context: %w", syscall.EINVAL)
 	}
 	return nil
+}
+
+// several stands for more than one shard in CQ.poster.
+var several = new(shard)
+
+// enter makes an entry, and reports whether the queue took it. While the shard deals with packets that arrived together it
+// keeps the queue that it completes into (see cq.Queue.Hold), unless that has events or belongs to other shards as well.
+func (s *shard) enter(to *CQ, e *abi.CQE, solicited bool) bool {
+	if s.keeping == to {
+		return to.queue.Append(e)
+	}
+	s.let()
+	if !s.keep || !to.queue.Silent() || !s.soleIn(to) {
+		return to.queue.Post(s.now, e, solicited)
+	}
+	to.queue.Hold()
+	s.keeping = to
+	return to.queue.Append(e)
+}
+
+// soleIn reports whether no other shard has ever completed into the queue.
+func (s *shard) soleIn(q *CQ) bool {
+	switch p := q.poster.Load(); {
+	case p == s:
+		return true
+	case p == nil && q.poster.CompareAndSwap(nil, s):
+		return true
+	case p != several:
+		q.poster.Store(several)
+	}
+	return false
+}
+
+// give is the end of packets that arrived together.
+func (s *shard) give() {
+	s.keep = false
+	s.let()
+}
+
+// let gives the queue back that the shard keeps, if any.
+func (s *shard) let() {
+	if q := s.keeping; q != nil {
+		s.keeping = nil
+		q.queue.Let()
+	}
 }
 
 // noteOverrun remembers a queue that died. It is called in the middle of an engine's call, so the queue pairs hear of it

@@ -104,3 +104,47 @@ func TestCommEstablished(t *testing.T) {
 		t.Errorf("events %v, want %v", got, want)
 	}
 }
+
+// A shard gives back the queue that it keeps while it deals with packets, whichever queue that was, and keeps none that
+// has events or is another shard's as well.
+func TestQueuesAreGivenBack(t *testing.T) {
+	w, h := newLoops(t, 2, nil)
+	s := h.dev.shards[0]
+	q, _ := h.newCQ(t, 256)
+	loud, err := h.ctx.CreateCQ(CQConfig{Block: make([]byte, abi.CQBlockSize(256)), Entries: 256, Notifier: &channel{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := func(c *QPConfig) { c.SendCQ = q }
+	for _, edit := range []func(*QPConfig){alone, func(c *QPConfig) { c.SendCQ = loud }} {
+		x, y := h.newQP(t, edit), h.newQP(t, nil)
+		x.connect(t, y)
+		y.connect(t, x)
+		for range 20 {
+			y.postRecv(1)
+			x.postSend(sendWQE(1))
+		}
+		w.run(time.Millisecond)
+		if s.keep || s.keeping != nil {
+			t.Error("a queue is kept")
+		}
+	}
+	if n := q.queue.Occupancy() + loud.queue.Occupancy(); n != 40 {
+		t.Errorf("%d entries wait, want 40", n)
+	}
+	if p := q.poster.Load(); p == nil || p == several || loud.poster.Load() != nil {
+		t.Errorf("shards: %p %p", p, loud.poster.Load())
+	}
+	for range 2 { // on both shards
+		x, y := h.newQP(t, alone), h.newQP(t, nil)
+		h.newQP(t, nil)
+		x.connect(t, y)
+		y.connect(t, x)
+		y.postRecv(1)
+		x.postSend(sendWQE(1))
+	}
+	w.run(time.Millisecond)
+	if q.poster.Load() != several || s.soleIn(q) || h.dev.shards[1].soleIn(q) {
+		t.Error("a queue of two shards belongs to one")
+	}
+}

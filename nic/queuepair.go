@@ -184,7 +184,7 @@ func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *trans
 		e.SrcQP, e.SL, e.NetworkType = uint32(c.SrcQP), c.SL, uint8(c.Network)
 		e.Timestamp = uint64(s.stamp)
 	}
-	if !to.queue.Post(s.now, e, c.Solicited) {
+	if !s.enter(to, e, c.Solicited) {
 		s.noteOverrun(to)
 		if q.state != ib.StateErr {
 			q.doomed = true

@@ -58,6 +58,8 @@ type shard struct {
 	near     int               // where among the first the next goes that rings
 	overruns []*CQ             // that died since the last look
 	held     []*CQ             // that hold an event back
+	keep     bool              // packets that arrived together are dealt with
+	keeping  *CQ               // that is kept meanwhile; nil for none
 
 	burst   *wire.Burst
 	settled int // frames of the burst that are whole
@@ -176,23 +178,30 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 		}
 		s.stamp = s.time()
 		n += got
-		for i := range s.packets[:got] {
-			p := &s.packets[i]
-			if s.elsewhere(p) {
-				continue
-			}
-			if p.Packets() > 1 {
-				s.takeRun(now, p)
-				continue
-			}
-			s.take(now, p)
-		}
+		s.deal(now, s.packets[:got])
 		s.wakeOthers()
 		if got <= 2 && s.delivered == 1 && limit <= recvPackets {
 			break // what hearAnswer is for: nothing else comes, usually, and looking costs a system call
 		}
 	}
 	return n
+}
+
+// deal hands packets that arrived together to their queue pairs, or to other shards.
+func (s *shard) deal(now clock.Time, packets []wire.Packet) {
+	s.keep = true
+	for i := range packets {
+		p := &packets[i]
+		if s.elsewhere(p) {
+			continue
+		}
+		if p.Packets() > 1 {
+			s.takeRun(now, p)
+			continue
+		}
+		s.take(now, p)
+	}
+	s.give()
 }
 
 // take hands a packet to the queue pair that it is for.
