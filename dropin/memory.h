@@ -7,6 +7,7 @@
  *
  *	ranges.c  which pages are where, and by how many regions they are used
  *	swap.c    moves pages there and back
+ *	stacks.c  which pages must not be moved while others run
  *	store.c   the memory into which they move
  *	maps.c    what the operating system says of the pages
  *	mr.c      the calls of the interface
@@ -95,6 +96,12 @@ uintptr_t sn_swap_in(const struct sn_store *s, uint64_t offset, uintptr_t begin,
 
 /* Gives the program private memory again with what is at offset of the store. Whether the place is free of users. */
 bool sn_swap_out(const struct sn_store *s, uint64_t offset, uintptr_t begin, uintptr_t end);
+
+/* --- stacks (stacks.c) ---------------------------------------------------------------------------------------------- */
+
+/* The address in [begin, end), which v maps, from which on there is no stack of a thread: end if there is none. Stacks must
+ * not be moved while their threads run. */
+uintptr_t sn_stacks_end(const struct sn_map *v, uintptr_t begin, uintptr_t end);
 
 /* --- ranges (ranges.c) ---------------------------------------------------------------------------------------------- */
 

@@ -219,9 +219,16 @@ static void move_gap(uintptr_t begin, uintptr_t end, bool alone)
 
 	if (!sn_maps_open(&m))
 		return;
-	while (sn_maps_next(&m, &v) && v.begin < end)
-		if (v.end > begin && movable(&v))
-			move(v.begin > begin ? v.begin : begin, v.end < end ? v.end : end, alone, v.stored);
+	while (sn_maps_next(&m, &v) && v.begin < end) {
+		uintptr_t from = v.begin > begin ? v.begin : begin, to = v.end < end ? v.end : end;
+
+		if (v.end <= begin || !movable(&v))
+			continue;
+		if (!alone)
+			from = sn_stacks_end(&v, from, to);
+		if (from < to)
+			move(from, to, alone, v.stored);
+	}
 	sn_maps_close(&m);
 }
 

@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -339,6 +340,53 @@ static void test_writers(bool expect)
 	munmap(words, 4 * PAGE);
 }
 
+static char *_Atomic stack_of;
+static _Atomic unsigned signals;
+
+static void *run(void *unused)
+{
+	stack_of = (char *)((uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)(PAGE - 1));
+	while (!stop)
+		;
+	return unused;
+}
+
+static void *interrupt(void *thread)
+{
+	while (!stop)
+		pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	return NULL;
+}
+
+static void count_signal(int number)
+{
+	(void)number;
+	signals++;
+}
+
+/* The system writes to the stacks of threads by itself, and to what is above them: they are used while they are
+ * registered, but not moved. */
+static void test_stacks(void)
+{
+	pthread_t thread, other;
+
+	stop = false;
+	signal(SIGUSR1, count_signal);
+	REQUIRE_EQ(pthread_create(&thread, NULL, run, NULL), 0);
+	while (!stack_of)
+		usleep(100);
+	REQUIRE_EQ(pthread_create(&other, NULL, interrupt, &thread), 0);
+	for (int i = 0; i < 200 || signals < 10; i++) {
+		struct ibv_mr *mr = reg(stack_of - 16 * PAGE, 17 * PAGE);
+
+		REQUIRE_EQ(shared_pages((uint8_t *)stack_of - 16 * PAGE, 17 * PAGE), 0);
+		REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	}
+	stop = true;
+	pthread_join(other, NULL);
+	pthread_join(thread, NULL);
+}
+
 /* As containers forbid it. */
 static void forbid_userfaultfd(void)
 {
@@ -383,6 +431,7 @@ int main(int argc, char **argv)
 		test_writers(false);
 		REQUIRE_EQ(setenv("SOFTNICD_SWAP", "always", 1), 0);
 		test_writers(has_userfaultfd());
+		test_stacks();
 		forbid_userfaultfd();
 		test_writers(false);
 		REQUIRE_EQ(unsetenv("SOFTNICD_SWAP"), 0);
