@@ -2,6 +2,7 @@ package live
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,17 +59,52 @@ func newTheirs(t *testing.T, m *machine, v6 bool) *theirs {
 
 // dial connects from the namespace of the bridge.
 func (m *machine) dial() (conn net.Conn, err error) {
-	f, err := os.Open("/run/netns/" + m.namespace)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	err = nettest.Inside(int(f.Fd()), func() error {
+	err = m.inside(func() error {
 		var err error
 		conn, err = net.DialTimeout("tcp4", netip.AddrPortFrom(machine4, peerPort).String(), 5*time.Second)
 		return err
 	})
 	return conn, err
+}
+
+// inside runs f in the namespace of the bridge.
+func (m *machine) inside(f func() error) error {
+	ns, err := os.Open("/run/netns/" + m.namespace)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return nettest.Inside(int(ns.Fd()), f)
+}
+
+// watch asks the machine for a connection that it refuses, again and again, until the caller wants to know how long it took at
+// most to say so.
+func (m *machine) watch() (silence func() time.Duration) {
+	const nobodys = 1 // a port without a listener
+	ctx, cancel := context.WithCancel(context.Background())
+	longest := make(chan time.Duration, 1)
+	go func() {
+		var most time.Duration
+		_ = m.inside(func() error {
+			d := net.Dialer{Timeout: 5 * time.Second}
+			for ctx.Err() == nil {
+				begun := time.Now()
+				if c, err := d.DialContext(ctx, "tcp4", netip.AddrPortFrom(machine4, nobodys).String()); err == nil {
+					c.Close()
+				}
+				if ctx.Err() == nil {
+					most = max(most, time.Since(begun))
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			return nil
+		})
+		longest <- most
+	}()
+	return func() time.Duration {
+		cancel()
+		return <-longest
+	}
 }
 
 // call has the peer do something.
