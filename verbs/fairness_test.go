@@ -182,11 +182,17 @@ func TestLoneSenderBesideACrowd(t *testing.T) {
 		switch {
 		case count > most:
 			t.Fatalf("%d messages of 256 KiB of the others went before one of 64 bytes", count)
-		case ratio <= 3, try == tries-1 && interrupted > len(beside)/100:
+		case ratio <= 3:
+			return
+		case try == tries-1 && interrupted > len(beside)/100:
+			t.Log("the p99 is not judged: the process had to leave its processors too often")
+			return
+		case try == tries-1:
+			t.Error("the p99 of a lone sender is more than three times what it is alone")
 			return
 		}
 	}
-	t.Error("the p99 of a lone sender is more than three times what it is alone")
+	t.Error("the crowd never lasted for as long as the lone sender")
 }
 
 // interruptions returns how often a thread of this process had to leave its processor to somebody else.
