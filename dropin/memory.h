@@ -53,6 +53,16 @@ bool sn_maps_open(struct sn_maps *m);
 bool sn_maps_next(struct sn_maps *m, struct sn_map *v);
 void sn_maps_close(struct sn_maps *m);
 
+/* --- files as devices know them (store.c) ---------------------------------------------------------------------------- */
+
+/* A list of contexts, and the arena by which the device of each knows a file. NULL in the beginning. */
+struct sn_known;
+
+bool sn_known_find(const struct sn_known *arenas, const struct sn_context *c, uint32_t *handle);
+int sn_known_add(struct sn_known **arenas, struct sn_context *c, int fd, uint64_t size, uint32_t *handle);
+void sn_known_forget(struct sn_known **arenas, const struct sn_context *c); /* is being closed */
+void sn_known_free(struct sn_known *arenas, bool remove); /* remove: from the devices too */
+
 /* --- memory to move into (store.c) ---------------------------------------------------------------------------------- */
 
 #define SN_STORE_NAME "softnic-region"
@@ -66,7 +76,7 @@ struct sn_store {
 	struct sn_span *free;
 	uint64_t taken; /* bytes that are in use */
 	bool torn;      /* places in it were lost */
-	struct sn_arena_of *arenas;
+	struct sn_known *arenas;
 	struct sn_store *next;
 };
 

@@ -15,13 +15,64 @@
 #define MIN_SIZE (1ull << 20)
 #define MAX_SIZE (256ull << 20)
 
-struct sn_arena_of {
+struct sn_known {
 	struct sn_context *context;
 	uint32_t handle;
-	struct sn_arena_of *next;
+	struct sn_known *next;
 };
 
 static struct sn_store *stores;
+
+bool sn_known_find(const struct sn_known *arenas, const struct sn_context *c, uint32_t *handle)
+{
+	for (; arenas; arenas = arenas->next)
+		if (arenas->context == c) {
+			*handle = arenas->handle;
+			return true;
+		}
+	return false;
+}
+
+int sn_known_add(struct sn_known **arenas, struct sn_context *c, int fd, uint64_t size, uint32_t *handle)
+{
+	struct softnic_ctl_add_arena q = { .size = size };
+	struct softnic_ctl_handle_reply r;
+	struct sn_fds fds = { .n = 1, .fd = { fd } };
+	struct sn_known *a = malloc(sizeof *a);
+	int err = a ? sn_call_fds(c, SOFTNIC_CTL_OP_ADD_ARENA, &q, sizeof q, &r, sizeof r, &fds, NULL) : ENOMEM;
+
+	if (err) {
+		free(a);
+		return err;
+	}
+	*a = (struct sn_known){ c, r.handle, *arenas };
+	*arenas = a;
+	*handle = r.handle;
+	return 0;
+}
+
+void sn_known_forget(struct sn_known **arenas, const struct sn_context *c)
+{
+	while (*arenas)
+		if ((*arenas)->context == c) {
+			struct sn_known *a = *arenas;
+
+			*arenas = a->next;
+			free(a);
+		} else {
+			arenas = &(*arenas)->next;
+		}
+}
+
+void sn_known_free(struct sn_known *arenas, bool remove)
+{
+	for (struct sn_known *next; arenas; arenas = next) {
+		next = arenas->next;
+		if (remove && !sn_forked(arenas->context))
+			sn_destroy(arenas->context, SOFTNIC_CTL_OP_REMOVE_ARENA, arenas->handle);
+		free(arenas);
+	}
+}
 
 static int make(uint64_t need)
 {
@@ -79,12 +130,7 @@ static void drop(struct sn_store *s)
 	for (p = &stores; *p != s; p = &(*p)->next)
 		;
 	*p = s->next;
-	for (struct sn_arena_of *a = s->arenas, *next; a; a = next) {
-		next = a->next;
-		if (!sn_forked(a->context))
-			sn_destroy(a->context, SOFTNIC_CTL_OP_REMOVE_ARENA, a->handle);
-		free(a);
-	}
+	sn_known_free(s->arenas, true);
 	sn_spans_free(s->free);
 	close(s->fd);
 	free(s);
@@ -110,41 +156,15 @@ void sn_store_give(struct sn_store *s, uint64_t offset, uint64_t size, bool clea
 
 int sn_store_arena(struct sn_store *s, struct sn_context *c, uint32_t *handle)
 {
-	struct softnic_ctl_add_arena q = { .size = s->size };
-	struct softnic_ctl_handle_reply r;
-	struct sn_fds fd = { .n = 1, .fd = { s->fd } };
-	struct sn_arena_of *a;
-	int err;
-
-	for (a = s->arenas; a; a = a->next)
-		if (a->context == c) {
-			*handle = a->handle;
-			return 0;
-		}
-	a = malloc(sizeof *a);
-	err = a ? sn_call_fds(c, SOFTNIC_CTL_OP_ADD_ARENA, &q, sizeof q, &r, sizeof r, &fd, NULL) : ENOMEM;
-	if (err) {
-		free(a);
-		return err;
-	}
-	*a = (struct sn_arena_of){ c, r.handle, s->arenas };
-	s->arenas = a;
-	*handle = r.handle;
-	return 0;
+	if (sn_known_find(s->arenas, c, handle))
+		return 0;
+	return sn_known_add(&s->arenas, c, s->fd, s->size, handle);
 }
 
 void sn_stores_forget(struct sn_context *c)
 {
 	for (struct sn_store *s = stores; s; s = s->next)
-		for (struct sn_arena_of **p = &s->arenas; *p;)
-			if ((*p)->context == c) {
-				struct sn_arena_of *a = *p;
-
-				*p = a->next;
-				free(a);
-			} else {
-				p = &(*p)->next;
-			}
+		sn_known_forget(&s->arenas, c);
 }
 
 void sn_stores_in_child(void)
@@ -155,10 +175,7 @@ void sn_stores_in_child(void)
 		stores = s->next;
 		close(s->fd);
 		sn_spans_free(s->free);
-		for (struct sn_arena_of *a = s->arenas, *next; a; a = next) {
-			next = a->next;
-			free(a);
-		}
+		sn_known_free(s->arenas, false);
 		free(s);
 	}
 }
