@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -62,6 +63,14 @@ static uint64_t number(char **p, unsigned int base)
 	}
 }
 
+/* What a mapping is of, by its name. */
+static void set_name(struct sn_map *v, const char *name)
+{
+	v->stored = strncmp(name, "/memfd:" SN_STORE_NAME, strlen("/memfd:" SN_STORE_NAME)) == 0;
+	v->memfd = !v->stored && strncmp(name, "/memfd:", strlen("/memfd:")) == 0;
+	v->ordinary = !v->shared && v->inode == 0 && (*name == 0 || strcmp(name, "[heap]") == 0 || strncmp(name, "[anon:", 6) == 0);
+}
+
 /* "7f0e4c000000-7f0e4c021000 rw-p 00000000 00:00 0    [heap]" */
 static void parse(char *p, struct sn_map *v)
 {
@@ -81,8 +90,7 @@ static void parse(char *p, struct sn_map *v)
 	v->inode = number(&p, 10);
 	while (*p == ' ')
 		p++;
-	v->stored = strncmp(p, "/memfd:" SN_STORE_NAME, strlen("/memfd:" SN_STORE_NAME)) == 0;
-	v->ordinary = !v->shared && v->inode == 0 && (*p == 0 || strcmp(p, "[heap]") == 0 || strncmp(p, "[anon:", 6) == 0);
+	set_name(v, p);
 }
 
 bool sn_maps_next(struct sn_maps *m, struct sn_map *v)
@@ -92,4 +100,58 @@ bool sn_maps_next(struct sn_maps *m, struct sn_map *v)
 	if (line)
 		parse(line, v);
 	return line != NULL;
+}
+
+/* struct procmap_query of linux/fs.h, since Linux 6.11. */
+struct query {
+	uint64_t size, flags, at;
+	uint64_t begin, end, rights, page_size, offset, inode;
+	uint32_t major, minor, name_size, build_id_size;
+	uint64_t name, build_id;
+};
+
+#define ASK _IOWR('f', 17, struct query)
+#define COVERING_OR_NEXT 0x10u
+
+/* Asks for the mapping that has an address, or is the next behind it: 0, ENOENT, or what else went wrong. */
+static int ask(struct sn_maps *m, uintptr_t at, struct sn_map *v)
+{
+	struct query q = {
+		.size = sizeof q, .flags = COVERING_OR_NEXT, .at = at, .name = (uintptr_t)m->text, .name_size = sizeof m->text,
+	};
+
+	memset(m->text, 0, 32); /* what is looked at: who watches memory does not know that the system writes there */
+	if (ioctl(m->fd, ASK, &q) != 0)
+		return errno;
+	if (q.end <= at)
+		return EIO;
+	*v = (struct sn_map){
+		.begin = q.begin, .end = q.end, .offset = q.offset, .inode = q.inode, .major = q.major, .minor = q.minor,
+		.prot = (q.rights & 1 ? PROT_READ : 0) | (q.rights & 2 ? PROT_WRITE : 0) | (q.rights & 4 ? PROT_EXEC : 0),
+		.shared = q.rights & 8,
+	};
+	set_name(v, q.name_size ? m->text : "");
+	return 0;
+}
+
+static bool is_shared(const struct sn_map *v)
+{
+	return v->shared && v->memfd && (v->prot & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE);
+}
+
+bool sn_maps_shared(uintptr_t at, uintptr_t end, struct sn_map *v)
+{
+	struct sn_maps m;
+	bool found = false;
+	int err = 0;
+
+	if (!sn_maps_open(&m))
+		return false;
+	for (uintptr_t next = at; !found && next < end && (err = ask(&m, next, v)) == 0; next = v->end)
+		found = v->begin < end && is_shared(v);
+	if (err && err != ENOENT)
+		while (!found && sn_maps_next(&m, v) && v->begin < end)
+			found = v->end > at && is_shared(v);
+	sn_maps_close(&m);
+	return found;
 }

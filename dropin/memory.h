@@ -3,12 +3,14 @@
  * The device reaches what a program registers in two ways. Memory of the program's own it reads and writes by system
  * calls: that works for everything, and costs a call and a copy each time. Memory that it has mapped too it touches
  * itself. So the whole pages inside a region, if they are ordinary private memory, are moved into memory that both map
- * (swap.c), at the addresses that they have. What the program may notice is in docs/registered-memory.md.
+ * (swap.c), at the addresses that they have. Memory that the program shares already stays where it is, and the device maps
+ * it too, if it may (shared.c). What the program may notice is in docs/registered-memory.md.
  *
  *	ranges.c  which pages are where, and by how many regions they are used
  *	swap.c    moves pages there and back
  *	stacks.c  which pages must not be moved while others run
  *	store.c   the memory into which they move
+ *	shared.c  the memory that the program shares by itself
  *	maps.c    what the operating system says of the pages
  *	mr.c      the calls of the interface
  */
@@ -40,6 +42,7 @@ struct sn_map {
 	bool shared;
 	bool ordinary; /* private memory that no file is behind, no stack either */
 	bool stored;   /* of a file of store.c */
+	bool memfd;    /* of another memfd */
 };
 
 struct sn_maps {
@@ -52,6 +55,10 @@ struct sn_maps {
 bool sn_maps_open(struct sn_maps *m);
 bool sn_maps_next(struct sn_maps *m, struct sn_map *v);
 void sn_maps_close(struct sn_maps *m);
+
+/* The first mapping of [at, end) through which the program reads and writes a memfd, and others who have it too. On systems
+ * that can be asked about one address (Linux 6.11) this costs the same however many mappings there are. */
+bool sn_maps_shared(uintptr_t at, uintptr_t end, struct sn_map *v);
 
 /* --- files as devices know them (store.c) ---------------------------------------------------------------------------- */
 
@@ -92,6 +99,30 @@ static inline bool sn_store_is(const struct sn_store *s, const struct sn_map *v,
 {
 	return v->stored && v->inode == s->inode && v->major == s->major && v->minor == s->minor && at >= v->begin && at < v->end &&
 	       v->offset + (at - v->begin) == offset;
+}
+
+/* --- memory that the program shares by itself (shared.c) ------------------------------------------------------------- */
+
+/* A sealed memfd of the program in which there are ranges. No descriptor of it is held: the program's is looked for when a
+ * device is to learn of the file. The functions are called with the lock of ranges.c held. */
+struct sn_shared {
+	uint64_t size, inode; /* of whole pages, which never change */
+	unsigned int major, minor;
+	uint32_t users; /* ranges */
+	struct sn_known *arenas;
+	struct sn_shared *next;
+};
+
+/* The file that v maps, which has one user more; NULL: the device cannot have it. */
+struct sn_shared *sn_shared_enter(struct sn_context *c, const struct sn_map *v);
+void sn_shared_leave(struct sn_shared *s);
+int sn_shared_arena(struct sn_shared *s, struct sn_context *c, uint32_t *handle); /* as the device of c knows it */
+void sn_shared_forget(struct sn_context *c); /* is being closed */
+void sn_shared_in_child(void);
+
+static inline bool sn_shared_is(const struct sn_shared *s, const struct sn_map *v)
+{
+	return v->inode == s->inode && v->major == s->major && v->minor == s->minor;
 }
 
 /* --- moving pages (swap.c) ------------------------------------------------------------------------------------------ */

@@ -1,9 +1,9 @@
 /* Which pages of registered memory are where.
  *
  * The pages that regions touch are divided into ranges, in order of their address, which do not overlap. A range is in a
- * store, or it is memory of the program's own that the device reaches through the operating system. Each counts the regions
- * that touch it. A page stays what it is as long as any does: two regions of the same bytes reach them in the same way,
- * which atomics need, and no access of the device meets a page while it is moved. */
+ * store, or in memory that the program shares by itself, or it is memory of the program's own that the device reaches through
+ * the operating system. Each counts the regions that touch it. A page stays what it is as long as any does: two regions of the
+ * same bytes reach them in the same way, which atomics need, and no access of the device meets a page while it is moved. */
 #include "memory.h"
 
 #include <fcntl.h>
@@ -15,9 +15,10 @@
 struct range {
 	uintptr_t begin, end;
 	uint32_t regions;
-	struct sn_store *store; /* NULL: memory of the program's own */
+	struct sn_store *store;   /* both NULL: memory of the program's own */
+	struct sn_shared *shared;
 	uint64_t offset;
-	uint64_t since, cost; /* in a store: when it was moved there, and the processor time that it took, ns */
+	uint64_t since, cost; /* if not: when it became so, and the processor time that it took, ns */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -29,13 +30,23 @@ static size_t moved; /* ranges in stores */
 
 /* Moving costs time, which is lost on programs that register for one message at a time. So a range that was moved for less
  * than BRIEF, or less than FACTOR times what moving it took, is counted as waste, and there may be so much waste: START,
- * and a twentieth of the time that passes. */
+ * and a twentieth of the time that passes. To look for shared memory in vain, or for as short a time, is waste of a second
+ * kind, with bounds of its own. */
 #define BRIEF 100000000u
 #define FACTOR 50u
 #define START 500000000u
 #define SHARE 20u
 
-static uint64_t waste, first_time;
+static uint64_t waste, vain, first_time;
+
+static bool affords(uint64_t wasted)
+{
+	uint64_t now = sn_clock_ns(CLOCK_MONOTONIC);
+
+	if (!first_time)
+		first_time = now;
+	return wasted < START + (now - first_time) / SHARE;
+}
 
 static enum { NEVER, AUTO, ALWAYS } mode(void)
 {
@@ -73,13 +84,10 @@ static size_t most_moved(void)
 
 static bool may_move(bool *alone)
 {
-	uint64_t now = sn_clock_ns(CLOCK_MONOTONIC);
 	int m = mode();
 
-	if (!first_time)
-		first_time = now;
 	*alone = m != NEVER && sn_alone();
-	return m != NEVER && (*alone || m == ALWAYS) && moved < most_moved() && waste < START + (now - first_time) / SHARE;
+	return m != NEVER && (*alone || m == ALWAYS) && moved < most_moved() && affords(waste);
 }
 
 /* --- the table ------------------------------------------------------------------------------------------------------ */
@@ -154,7 +162,7 @@ static bool cut(uintptr_t at)
 	size_t i = find(at);
 	struct range after;
 
-	if (i == count || ranges[i].begin >= at || ranges[i].store)
+	if (i == count || ranges[i].begin >= at || ranges[i].store || ranges[i].shared)
 		return true;
 	if (!reserve(1))
 		return false;
@@ -232,6 +240,57 @@ static void move_gap(uintptr_t begin, uintptr_t end, bool alone)
 	sn_maps_close(&m);
 }
 
+/* --- sharing -------------------------------------------------------------------------------------------------------- */
+
+/* Makes a range of those pages [begin, end) of one mapping that are in its file. Whether the device of c can have them. */
+static bool share(struct sn_context *c, const struct sn_map *v, uintptr_t begin, uintptr_t end, uint64_t cpu)
+{
+	struct range r = { .begin = begin, .end = end, .offset = v->offset + (begin - v->begin) };
+
+	r.shared = reserve(1) ? sn_shared_enter(c, v) : NULL;
+	if (!r.shared)
+		return false;
+	if (r.offset >= r.shared->size) {
+		sn_shared_leave(r.shared);
+		return false;
+	}
+	if (end - begin > r.shared->size - r.offset)
+		r.end = begin + (r.shared->size - r.offset);
+	r.since = sn_clock_ns(CLOCK_MONOTONIC);
+	r.cost = sn_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	insert(&r);
+	return true;
+}
+
+/* Shares what the program shares of the pages [begin, end), which are in no range. */
+static void share_gap(struct sn_context *c, uintptr_t begin, uintptr_t end)
+{
+	struct sn_map v;
+
+	while (begin < end && affords(vain)) {
+		uint64_t cpu = sn_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		bool found = sn_maps_shared(begin, end, &v);
+
+		if (!found || !share(c, &v, v.begin > begin ? v.begin : begin, v.end < end ? v.end : end, cpu))
+			vain += sn_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+		begin = found ? v.end : end;
+	}
+}
+
+/* Whether [at, end) of a shared range still maps its file. A program may put something else there before its regions end. */
+static bool is_in_place(const struct range *r, uintptr_t at, uintptr_t end)
+{
+	struct sn_map v;
+
+	for (; at < end; at = v.end)
+		if (!sn_maps_shared(at, end, &v) || v.begin > at || !sn_shared_is(r->shared, &v) ||
+		    v.offset + (at - v.begin) != r->offset + (at - r->begin))
+			return false;
+	return true;
+}
+
+/* --- all pages of a region ------------------------------------------------------------------------------------------ */
+
 /* Ends ranges of [begin, end) that no region touches. */
 static void sweep(uintptr_t begin, uintptr_t end)
 {
@@ -245,25 +304,30 @@ static void sweep(uintptr_t begin, uintptr_t end)
 			continue;
 		}
 		take_out(i);
-		if (r.store) {
+		if (r.store || r.shared) {
 			uint64_t cpu = sn_clock_ns(CLOCK_THREAD_CPUTIME_ID), lived = sn_clock_ns(CLOCK_MONOTONIC) - r.since;
 
-			sn_store_give(r.store, r.offset, r.end - r.begin, sn_swap_out(r.store, r.offset, r.begin, r.end));
+			if (r.store)
+				sn_store_give(r.store, r.offset, r.end - r.begin, sn_swap_out(r.store, r.offset, r.begin, r.end));
+			else
+				sn_shared_leave(r.shared);
 			r.cost += sn_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 			if (lived < BRIEF || lived / FACTOR < r.cost)
-				waste += r.cost;
+				*(r.store ? &waste : &vain) += r.cost;
 		}
 	}
 }
 
 /* Makes ranges of all pages of [begin, end), of which those of [first, last) are whole pages of a region. */
-static int cover(uintptr_t begin, uintptr_t end, uintptr_t first, uintptr_t last)
+static int cover(struct sn_context *c, uintptr_t begin, uintptr_t end, uintptr_t first, uintptr_t last)
 {
 	bool alone;
 	uintptr_t at, to;
 
 	if (!cut(begin) || !cut(end))
 		return ENOMEM;
+	for (at = begin; gap(&at, &to, end); at = to)
+		share_gap(c, at, to);
 	at = first;
 	if (gap(&at, &to, last) && may_move(&alone))
 		for (at = first; gap(&at, &to, last); at = to)
@@ -313,6 +377,9 @@ static uint32_t describe(struct sn_context *c, uintptr_t addr, uintptr_t end, st
 		if (r->store && sn_store_arena(r->store, c, &p.arena) == 0) {
 			p.kind = SOFTNIC_CTL_MEMORY_SHARED;
 			p.offset = r->offset + (addr - r->begin);
+		} else if (r->shared && is_in_place(r, floor_page(addr), ceil_page(to)) && sn_shared_arena(r->shared, c, &p.arena) == 0) {
+			p.kind = SOFTNIC_CTL_MEMORY_SHARED;
+			p.offset = r->offset + (addr - r->begin);
 		}
 		add_part(parts, &n, &p);
 		addr = to;
@@ -331,7 +398,7 @@ int sn_ranges_acquire(struct sn_context *c, uintptr_t addr, size_t length, struc
 	if (length == 0 || begin >= end || end - begin < length)
 		return 0;
 	pthread_mutex_lock(&mutex);
-	err = cover(begin, end, first < last ? first : last, last);
+	err = cover(c, begin, end, first < last ? first : last, last);
 	if (!err) {
 		for (size_t i = find(begin); i < count && ranges[i].begin < end; i++)
 			ranges[i].regions++;
@@ -360,6 +427,7 @@ void sn_ranges_forget(struct sn_context *c)
 {
 	pthread_mutex_lock(&mutex);
 	sn_stores_forget(c);
+	sn_shared_forget(c);
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -447,6 +515,7 @@ void sn_ranges_in_child(void)
 		free(c);
 	}
 	sn_stores_in_child();
+	sn_shared_in_child();
 	count = moved = 0;
 	pthread_mutex_unlock(&mutex);
 }
