@@ -249,6 +249,30 @@ static void test_between(void)
 	close(fd);
 }
 
+/* A region that is changed to be of a file, of another place in it, and of ordinary memory again. */
+static void test_changed(void)
+{
+	int fd = memory(2 * ROOM, SEALS);
+	uint8_t *p = map(fd, 0, 2 * ROOM), *q = calloc(1, ROOM);
+	struct ibv_mr *mr;
+
+	REQUIRE(q != NULL);
+	mr = reg(&a, q, ROOM);
+	REQUIRE_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, p + 5 * PAGE + 1, ROOM, 0), 0);
+	REQUIRE(maps(daemon_pid, number(fd)));
+	device_reaches(mr, 1);
+	REQUIRE_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, p, 6 * PAGE, 0), 0);
+	REQUIRE(maps(daemon_pid, number(fd)));
+	device_reaches(mr, 3);
+	REQUIRE_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, q, ROOM, 0), 0);
+	REQUIRE(!maps(daemon_pid, number(fd)));
+	device_reaches(mr, 5);
+	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
+	munmap(p, 2 * ROOM);
+	free(q);
+	close(fd);
+}
+
 /* A child shares what its parent has mapped before the fork, as without a device. */
 static void test_fork(void)
 {
@@ -314,6 +338,7 @@ int main(void)
 		test_refused(r);
 	test_read_only();
 	test_between();
+	test_changed();
 	test_fork();
 	test_contexts();
 	side_close(&a);
