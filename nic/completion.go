@@ -186,6 +186,13 @@ func (s *shard) soleIn(q *CQ) bool {
 func (s *shard) give() {
 	s.keep = false
 	s.let()
+	for i, q := range s.stirred {
+		q.stirred, s.stirred[i] = false, nil
+		if !q.dead {
+			s.setTimer(q)
+		}
+	}
+	s.stirred = s.stirred[:0]
 }
 
 // let gives the queue back that the shard keeps, if any.

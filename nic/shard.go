@@ -59,6 +59,7 @@ type shard struct {
 	overruns []*CQ             // that died since the last look
 	held     []*CQ             // that hold an event back
 	keep     bool              // packets that arrived together are dealt with
+	stirred  []*QP             // by those packets, whose deadlines are set when all are dealt with
 	keeping  *CQ               // that is kept meanwhile; nil for none
 
 	burst   *wire.Burst
@@ -96,6 +97,7 @@ func newShard(d *Device, index int, port Port, random func() uint64) (*shard, er
 		groups:   make(map[ib.GID]*group),
 		burst:    wire.NewBurst(burstFrames),
 		packets:  make([]wire.Packet, recvPackets),
+		stirred:  make([]*QP, 0, recvPackets),
 		slots:    make([]uint32, 0, bellSlots),
 		moment:   yield,
 		wait:     newSleeper(),
@@ -333,8 +335,12 @@ func (s *shard) after(q *QP, active bool) {
 	if active {
 		s.sched.add(&q.flow)
 	}
-	if t := s.engineDeadline(s.now, q); t != never && !q.dead {
-		s.timers.set(q, t)
+	switch {
+	case !s.keep:
+		s.setTimer(q)
+	case !q.stirred:
+		q.stirred = true
+		s.stirred = append(s.stirred, q)
 	}
 	if q.doomed {
 		q.doomed = false
@@ -342,6 +348,13 @@ func (s *shard) after(q *QP, active bool) {
 	}
 	if len(s.overruns) > 0 {
 		s.settleOverruns()
+	}
+}
+
+// setTimer asks the engine when it wants to be called.
+func (s *shard) setTimer(q *QP) {
+	if t := s.engineDeadline(s.now, q); t != never && !q.dead {
+		s.timers.set(q, t)
 	}
 }
 
