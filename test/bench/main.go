@@ -3,8 +3,8 @@
 // A figure alone says little on a machine that others use too, so everything is a ratio. Each path has a yardstick; the
 // two are measured in turns, A B A B, for -length each, and the table has the medians and the ratio of the medians.
 // main.go is the table, yardsticks.go what it is compared with, rows.go the paths, scale.go the curves of make plots.
-// softnicd.go builds the program, rig.go starts daemons and softnicd perf between them, crowd.go and incast.go are
-// applications.
+// softnicd.go builds the program, rig.go starts daemons and softnicd perf between them, perftest.go programs in C.
+// crowd.go and incast.go are applications.
 package main
 
 import (

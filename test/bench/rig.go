@@ -133,6 +133,13 @@ func (p *pair) nanoseconds(args ...string) func() (float64, error) {
 	return func() (float64, error) { r, err := p.perf(args...); return 1e9 / r.Msg, err }
 }
 
+// What programs of perftest are measured beside.
+func (p *pair) writes() func() (float64, error) { return p.gbit("write-bw", mebi) }
+func (p *pair) sends() func() (float64, error)  { return p.gbit("send-bw", mebi) }
+func (p *pair) pings() func() (float64, error) {
+	return func() (float64, error) { r, err := p.perf("send-lat"); return r.P50, err }
+}
+
 // limited keeps what a program prints.
 type limited struct{ b []byte }
 
