@@ -90,15 +90,15 @@ func (q *Queue) Post(now clock.Time, e *abi.CQE, solicited bool) bool {
 // Silent reports whether the queue has no notifier, and so no events.
 func (q *Queue) Silent() bool { return q.notifier == nil }
 
-// Hold takes a silent queue for several entries (Append) until Let, at the price of one lock for all of them: a locked
-// instruction waits until the cache lines of the entries written before it have come from the processor of who polls, some
-// 100 ns each. Others wait for the queue meanwhile, so who holds it waits for nobody, and calls none of its other methods.
-func (q *Queue) Hold() { q.mu.Lock() }
+// Lock locks a silent queue for several entries, which Append makes: a locked instruction waits until the cache lines of the
+// entries written before it have come from the processor of who polls, some 100 ns each. Others wait for the queue meanwhile,
+// so the caller waits for nobody, and calls none of its other methods before Unlock.
+func (q *Queue) Lock() { q.mu.Lock() }
 
-// Let ends Hold.
-func (q *Queue) Let() { q.mu.Unlock() }
+// Unlock ends Lock.
+func (q *Queue) Unlock() { q.mu.Unlock() }
 
-// Append is Post for who holds the queue, also after a fault.
+// Append is Post for who has locked the queue. It stays locked, also after a fault.
 func (q *Queue) Append(e *abi.CQE) bool {
 	posted, _ := q.append(0, e, false) // the time is that of events
 	return posted

@@ -312,15 +312,15 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// Who holds the queue appends while others wait, and goes on holding it after a fault.
-func TestHold(t *testing.T) {
+// Who has locked the queue appends while others wait, also after a fault.
+func TestLock(t *testing.T) {
 	memory := make([]byte, abi.CQBlockSize(64))
 	q, _ := New(Config{Block: memory, Capacity: 64})
 	r, _ := NewReader(memory, 64)
 	if !q.Silent() || newPair(t, 64).Silent() {
 		t.Error("silent is who has no notifier")
 	}
-	q.Hold()
+	q.Lock()
 	occupancy := make(chan uint32)
 	go func() { occupancy <- q.Occupancy() }()
 	var e abi.CQE
@@ -341,18 +341,18 @@ func TestHold(t *testing.T) {
 	}
 	select {
 	case n := <-occupancy:
-		t.Errorf("%d entries wait, said a queue that was held", n)
+		t.Errorf("%d entries wait, said a queue that was locked", n)
 	default:
 	}
-	q.Let()
+	q.Unlock()
 	if n := <-occupancy; n != 4 {
 		t.Errorf("%d entries wait, want 4, of which none was given back", n)
 	}
-	q.Hold()
+	q.Lock()
 	for range 61 {
 		q.Append(&e)
 	}
-	q.Let()
+	q.Unlock()
 	if !errors.Is(q.Err(), ErrOverrun) || q.Overruns() != 1 {
 		t.Errorf("%v, %d overruns", q.Err(), q.Overruns())
 	}

@@ -154,18 +154,18 @@ func (c *Context) ownsCQ(q *CQ) error {
 // several stands for more than one shard in CQ.poster.
 var several = new(shard)
 
-// enter makes an entry, and reports whether the queue took it. While the shard deals with packets that arrived together it
-// keeps the queue that it completes into (see cq.Queue.Hold), unless that has events or belongs to other shards as well.
-func (s *shard) enter(to *CQ, e *abi.CQE, solicited bool) bool {
-	if s.keeping == to {
+// postCQE makes an entry, and reports whether the queue took it. In a batch, the packets that arrived together, the queue that
+// was completed into last stays locked (see cq.Queue.Lock), unless it has events or is completed into by other shards as well.
+func (s *shard) postCQE(to *CQ, e *abi.CQE, solicited bool) bool {
+	if s.locked == to {
 		return to.queue.Append(e)
 	}
-	s.let()
-	if !s.keep || !to.queue.Silent() || !s.soleIn(to) {
+	s.unlockCQ()
+	if !s.inBatch || !to.queue.Silent() || !s.soleIn(to) {
 		return to.queue.Post(s.now, e, solicited)
 	}
-	to.queue.Hold()
-	s.keeping = to
+	to.queue.Lock()
+	s.locked = to
 	return to.queue.Append(e)
 }
 
@@ -182,24 +182,24 @@ func (s *shard) soleIn(q *CQ) bool {
 	return false
 }
 
-// give is the end of packets that arrived together.
-func (s *shard) give() {
-	s.keep = false
-	s.let()
-	for i, q := range s.stirred {
-		q.stirred, s.stirred[i] = false, nil
+// endBatch unlocks the queue that is locked, and sets the deadlines of the queue pairs that the batch was for.
+func (s *shard) endBatch() {
+	s.inBatch = false
+	s.unlockCQ()
+	for i, q := range s.touched {
+		q.touched, s.touched[i] = false, nil
 		if !q.dead {
 			s.setTimer(q)
 		}
 	}
-	s.stirred = s.stirred[:0]
+	s.touched = s.touched[:0]
 }
 
-// let gives the queue back that the shard keeps, if any.
-func (s *shard) let() {
-	if q := s.keeping; q != nil {
-		s.keeping = nil
-		q.queue.Let()
+// unlockCQ unlocks the queue that is locked, if any.
+func (s *shard) unlockCQ() {
+	if q := s.locked; q != nil {
+		s.locked = nil
+		q.queue.Unlock()
 	}
 }
 

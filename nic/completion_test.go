@@ -105,9 +105,9 @@ func TestCommEstablished(t *testing.T) {
 	}
 }
 
-// A shard gives back the queue that it keeps while it deals with packets, whichever queue that was, and keeps none that
-// has events or is another shard's as well.
-func TestQueuesAreGivenBack(t *testing.T) {
+// A shard unlocks the queue that it has locked while it deals with packets, whichever queue that was, and locks none that has
+// events or is another shard's as well.
+func TestQueuesAreUnlocked(t *testing.T) {
 	w, h := newLoops(t, 2, nil)
 	s := h.dev.shards[0]
 	q, _ := h.newCQ(t, 256)
@@ -125,8 +125,8 @@ func TestQueuesAreGivenBack(t *testing.T) {
 			x.postSend(sendWQE(1))
 		}
 		w.run(time.Millisecond)
-		if s.keep || s.keeping != nil {
-			t.Error("a queue is kept")
+		if s.inBatch || s.locked != nil || len(s.touched) > 0 {
+			t.Error("the batch has no end")
 		}
 	}
 	if n := q.queue.Occupancy() + loud.queue.Occupancy(); n != 40 {

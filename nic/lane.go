@@ -228,7 +228,7 @@ func (s *shard) wakeOthers() {
 
 // accept takes the packets that other shards have handed over, from each at most limit, and returns how many.
 func (s *shard) accept(now clock.Time, limit int) (n int) {
-	s.keep = true
+	s.inBatch = true
 	for _, l := range s.roads.from {
 		if l == nil {
 			continue
@@ -250,7 +250,7 @@ func (s *shard) accept(now clock.Time, limit int) (n int) {
 			l.done()
 		}
 	}
-	s.give()
+	s.endBatch()
 	return n
 }
 

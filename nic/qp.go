@@ -69,7 +69,7 @@ type QP struct {
 	lastWQE              bool   // QP_LAST_WQE_REACHED was raised
 	lied                 bool   // a posted index made no sense: nothing more is fetched
 	fatal                bool   // the device raises QP_FATAL, or has
-	stirred              bool   // its deadline is set when the packets that arrived together are dealt with
+	touched              bool   // it is in the shard's list touched
 	doomed               bool   // the queue pair has to fail as soon as its engine returns
 
 	congestion  congestion

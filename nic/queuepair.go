@@ -184,7 +184,7 @@ func (q *served) complete(to *CQ, queue uint8, id uint64, index uint32, c *trans
 		e.SrcQP, e.SL, e.NetworkType = uint32(c.SrcQP), c.SL, uint8(c.Network)
 		e.Timestamp = uint64(s.stamp)
 	}
-	if !s.enter(to, e, c.Solicited) {
+	if !s.postCQE(to, e, c.Solicited) {
 		s.noteOverrun(to)
 		if q.state != ib.StateErr {
 			q.doomed = true

@@ -58,9 +58,9 @@ type shard struct {
 	near     int               // where among the first the next goes that rings
 	overruns []*CQ             // that died since the last look
 	held     []*CQ             // that hold an event back
-	keep     bool              // packets that arrived together are dealt with
-	stirred  []*QP             // by those packets, whose deadlines are set when all are dealt with
-	keeping  *CQ               // that is kept meanwhile; nil for none
+	inBatch  bool              // packets that arrived together are being dealt with
+	touched  []*QP             // by those packets, whose deadlines are set when all are dealt with
+	locked   *CQ               // that stays locked meanwhile; nil for none
 
 	burst   *wire.Burst
 	settled int // frames of the burst that are whole
@@ -97,7 +97,7 @@ func newShard(d *Device, index int, port Port, random func() uint64) (*shard, er
 		groups:   make(map[ib.GID]*group),
 		burst:    wire.NewBurst(burstFrames),
 		packets:  make([]wire.Packet, recvPackets),
-		stirred:  make([]*QP, 0, recvPackets),
+		touched:  make([]*QP, 0, recvPackets),
 		slots:    make([]uint32, 0, bellSlots),
 		moment:   yield,
 		wait:     newSleeper(),
@@ -191,7 +191,7 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 
 // deal hands packets that arrived together to their queue pairs, or to other shards.
 func (s *shard) deal(now clock.Time, packets []wire.Packet) {
-	s.keep = true
+	s.inBatch = true
 	for i := range packets {
 		p := &packets[i]
 		if s.elsewhere(p) {
@@ -203,7 +203,7 @@ func (s *shard) deal(now clock.Time, packets []wire.Packet) {
 		}
 		s.take(now, p)
 	}
-	s.give()
+	s.endBatch()
 }
 
 // take hands a packet to the queue pair that it is for.
@@ -336,11 +336,11 @@ func (s *shard) after(q *QP, active bool) {
 		s.sched.add(&q.flow)
 	}
 	switch {
-	case !s.keep:
+	case !s.inBatch:
 		s.setTimer(q)
-	case !q.stirred:
-		q.stirred = true
-		s.stirred = append(s.stirred, q)
+	case !q.touched:
+		q.touched = true
+		s.touched = append(s.touched, q)
 	}
 	if q.doomed {
 		q.doomed = false
