@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -131,7 +132,7 @@ func TestResizeArmed(t *testing.T) {
 // Field bug B15: one goroutine posts, one polls, one resizes up and down: every entry comes once and in order. On a busy machine
 // the traffic waits for resizes.
 func TestResizeUnderTraffic(t *testing.T) {
-	const enough = 2 // resizes
+	const enough = 10 // resizes
 	entries := uint64(40_000)
 	if testing.Short() {
 		entries = 5000
@@ -183,6 +184,7 @@ func TestResizeUnderTraffic(t *testing.T) {
 				mu.Lock()
 				rings = p.reader.Rings()
 				mu.Unlock()
+				runtime.Gosched() // there may be one processor for all three
 				if r.Uint32N(4) == 0 {
 					break
 				}
@@ -195,6 +197,9 @@ func TestResizeUnderTraffic(t *testing.T) {
 		mu.Lock()
 		n, err := p.reader.Poll(e)
 		mu.Unlock()
+		if n == 0 {
+			runtime.Gosched()
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
