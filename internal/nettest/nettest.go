@@ -85,6 +85,22 @@ func Unable(err error) bool {
 	return false
 }
 
+// Listening reports whether somebody listens on a TCP port, in the network namespace of the calling process. It makes no
+// connection, which the listener would take for its peer's.
+func Listening(port int) bool {
+	want := fmt.Sprintf(":%04X", port)
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _ := os.ReadFile(file) // there may be no IPv6
+		for line := range strings.Lines(string(text)) {
+			// The number of the line, local address, remote address, state; 0A is LISTEN.
+			if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1], want) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Inside runs f on a thread that is in a network namespace, a new one if the descriptor is negative. The thread ends with
 // it; what f opens stays where it was opened. There is no error if f ends its goroutine, as a test that fails does.
 func Inside(namespace int, f func() error) error {

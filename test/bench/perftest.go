@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/softnic/softnicd/internal/nettest"
 )
 
 // program is one of perftest's, run under softnicd exec: the same path as that of softnicd perf, through the library for
@@ -72,8 +74,11 @@ func (p *program) run(between *pair) (float64, error) {
 	}
 	defer server.Wait()
 	defer server.Process.Signal(os.Interrupt)
-	if err := listens(ctx, perftestPort); err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", p.name, err, said.b)
+	for !nettest.Listening(perftestPort) {
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("%s does not listen on port %d: %s", p.name, perftestPort, said.b)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 	if err := client.Run(); err != nil {
 		return 0, fmt.Errorf("%s: %w: %s%s", p.name, err, answered.b, said.b)
@@ -85,23 +90,4 @@ func (p *program) run(between *pair) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s reports nothing: %s", p.name, answered.b)
-}
-
-// listens waits until somebody listens on a TCP port, without a connection, which would be taken for the peer's.
-func listens(ctx context.Context, port int) error {
-	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-			text, err := os.ReadFile(file)
-			if err != nil && !os.IsNotExist(err) {
-				return err
-			}
-			for line := range strings.Lines(string(text)) {
-				// The number of the line, local address, remote address, state; 0A is LISTEN.
-				if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
-					return nil
-				}
-			}
-		}
-	}
-	return fmt.Errorf("nobody listens on port %d: %w", port, context.Cause(ctx))
 }

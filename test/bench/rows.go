@@ -20,13 +20,15 @@ const (
 	lists   = "--post-list=64"
 )
 
+// besidePerf is the yardstick of programs in C, for which the library is built.
+const besidePerf = "softnicd perf"
+
 // rows is the table.
 func (s *suite) rows() []row {
 	tcp := func() (float64, error) { return iperf(s.length, ours, ours) }
 	copied := func() (float64, error) { return goCopy(s.length), nil }
 	blast := func() (float64, error) { return gsoBlast(s.length) }
 	ping := func() (float64, error) { return udpPingPong(s.length) }
-	const perf = "softnicd perf"
 	writes := program{"ib_write_bw", []string{"-s", "1048576", "-n", "5000", "--report_gbits"}, bandwidth}
 	sends := program{"ib_send_bw", []string{"-s", "1048576", "-n", "3000", "--report_gbits"}, bandwidth}
 	pings := program{"ib_send_lat", []string{"-s", "2", "-n", "20000"}, typical}
@@ -46,11 +48,11 @@ func (s *suite) rows() []row {
 		{"SEND 64 B beside 10,000 idle queue pairs", "ns", "alone", true, 1.1, 1.02, s.besideIdle},
 		{"memory of an idle RC queue pair, 64+64 entries", "KiB", "", true, 24, 12, s.memory(false)},
 		{"the same, all entries used once", "KiB", "", true, 24, 12, s.memory(true)},
-		{"ib_write_bw 1 MiB, one daemon", "Gbit/s", perf, false, .9, 1, s.beside(writes, 1, (*pair).writes)},
-		{"ib_write_bw 1 MiB, two daemons", "Gbit/s", perf, false, .9, 1, s.beside(writes, 2, (*pair).writes)},
-		{"ib_send_bw 1 MiB, two daemons", "Gbit/s", perf, false, .9, 1, s.beside(sends, 2, (*pair).sends)},
-		{"ib_send_lat 2 B, one daemon", "us", perf, true, 1.15, 1, s.beside(pings, 1, (*pair).pings)},
-		{"ib_send_lat 2 B, two daemons", "us", perf, true, 1.15, 1, s.beside(pings, 2, (*pair).pings)},
+		{"ib_write_bw 1 MiB, one daemon", "Gbit/s", besidePerf, false, .9, 1, s.beside(writes, 1, (*pair).writes)},
+		{"ib_write_bw 1 MiB, two daemons", "Gbit/s", besidePerf, false, .9, 1, s.beside(writes, 2, (*pair).writes)},
+		{"ib_send_bw 1 MiB, two daemons", "Gbit/s", besidePerf, false, .9, 1, s.beside(sends, 2, (*pair).sends)},
+		{"ib_send_lat 2 B, one daemon", "us", besidePerf, true, 1.15, 1, s.beside(pings, 1, (*pair).pings)},
+		{"ib_send_lat 2 B, two daemons", "us", besidePerf, true, 1.15, 1, s.beside(pings, 2, (*pair).pings)},
 		{"processor of an idle daemon, 10,000 queue pairs, 100 applications", "%", "", true, .5, .05, s.idle},
 	}
 }

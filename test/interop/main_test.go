@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnic/softnicd/internal/nettest"
 	"github.com/softnic/softnicd/internal/progtest"
 	"github.com/softnic/softnicd/verbs"
 )
@@ -216,17 +217,7 @@ func freePort(t *testing.T) int {
 
 // listens waits until a process listens on a TCP port, without a connection that the listener would take for its peer.
 func (p *program) listens(ctx context.Context, port int) error {
-	want := fmt.Sprintf(":%04X ", port)
-	for {
-		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-			text, _ := os.ReadFile(file)
-			for line := range strings.Lines(string(text)) {
-				// sl, local address, remote address, state; 0A is LISTEN.
-				if f := strings.Fields(line); len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1]+" ", want) {
-					return nil
-				}
-			}
-		}
+	for !nettest.Listening(port) {
 		select {
 		case <-p.ended:
 			return fmt.Errorf("%s ended before it listened: %v", p.args[0], p.result)
@@ -235,4 +226,5 @@ func (p *program) listens(ctx context.Context, port int) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+	return nil
 }
