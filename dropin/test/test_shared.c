@@ -102,20 +102,6 @@ static void transfer(enum ibv_wr_opcode opcode, struct ibv_mr *local, struct ibv
 	test_wait(b.cq, IBV_WC_SUCCESS);
 }
 
-static uint8_t value(size_t i, unsigned seed) { return (uint8_t)(i * 31 + (i >> 8) * 7 + seed); }
-
-static void fill(uint8_t *p, size_t n, unsigned seed)
-{
-	for (size_t i = 0; i < n; i++)
-		p[i] = value(i, seed);
-}
-
-static void require_filled(const uint8_t *p, size_t n, unsigned seed)
-{
-	for (size_t i = 0; i < n; i++)
-		REQUIRE_EQ(p[i], value(i, seed));
-}
-
 /* The device writes all of mr, and what it reads of it is what was written there last. */
 static void device_reaches(struct ibv_mr *mr, unsigned seed)
 {
@@ -124,12 +110,12 @@ static void device_reaches(struct ibv_mr *mr, unsigned seed)
 
 	REQUIRE(p != NULL);
 	other = reg(&b, p, mr->length);
-	fill(p, mr->length, seed);
+	test_fill(p, mr->length, seed);
 	transfer(IBV_WR_RDMA_WRITE, other, mr);
-	require_filled(mr->addr, mr->length, seed);
-	fill(mr->addr, mr->length, seed + 1);
+	test_filled(mr->addr, mr->length, seed);
+	test_fill(mr->addr, mr->length, seed + 1);
 	transfer(IBV_WR_RDMA_READ, other, mr);
-	require_filled(p, mr->length, seed + 1);
+	test_filled(p, mr->length, seed + 1);
 	REQUIRE_EQ(ibv_dereg_mr(other), 0);
 	free(p);
 }
@@ -143,11 +129,11 @@ static void test_sealed(void)
 
 	REQUIRE(maps(daemon_pid, number(from)));
 	REQUIRE(maps(daemon_pid, number(to)));
-	fill(p, ROOM, 1);
+	test_fill(p, ROOM, 1);
 	transfer(IBV_WR_RDMA_WRITE, source, target);
-	require_filled(q, ROOM, 1);
+	test_filled(q, ROOM, 1);
 	REQUIRE_EQ(pread(to, bytes, ROOM, ROOM), ROOM);
-	require_filled(bytes, ROOM, 1);
+	test_filled(bytes, ROOM, 1);
 	REQUIRE_EQ(fcntl(to, F_GET_SEALS), SEALS);
 
 	/* A region inside of another, and one that only touches it. */
@@ -161,17 +147,17 @@ static void test_sealed(void)
 	/* Neither descriptor nor mapping of the program is needed on. */
 	close(from);
 	munmap(q, ROOM);
-	fill(p, ROOM, 4);
+	test_fill(p, ROOM, 4);
 	transfer(IBV_WR_RDMA_WRITE, source, target);
 	REQUIRE_EQ(pread(to, bytes, ROOM, ROOM), ROOM);
-	require_filled(bytes, ROOM, 4);
+	test_filled(bytes, ROOM, 4);
 
 	/* What comes to the same addresses before the region ends is itself. */
 	REQUIRE(mmap(q, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == q);
 	again = reg(&a, q, ROOM);
 	device_reaches(again, 5);
 	REQUIRE_EQ(pread(to, bytes, ROOM, ROOM), ROOM);
-	require_filled(bytes, ROOM, 4);
+	test_filled(bytes, ROOM, 4);
 	REQUIRE_EQ(ibv_dereg_mr(again), 0);
 	REQUIRE_EQ(ibv_dereg_mr(target), 0);
 	REQUIRE_EQ(ibv_dereg_mr(source), 0);
@@ -216,7 +202,7 @@ static void test_read_only(void)
 	uint8_t *p = map(fd, 0, ROOM);
 	struct ibv_mr *mr;
 
-	fill(p, ROOM, 1);
+	test_fill(p, ROOM, 1);
 	REQUIRE_EQ(mprotect(p, ROOM, PROT_READ), 0);
 	REQUIRE_ERRNO(ibv_reg_mr(a.pd, p, ROOM, ALL_ACCESS), EACCES);
 	mr = ibv_reg_mr(a.pd, p, ROOM, IBV_ACCESS_REMOTE_READ);
@@ -236,14 +222,14 @@ static void test_between(void)
 
 	REQUIRE(p != MAP_FAILED);
 	REQUIRE(mmap(p + ROOM, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == p + ROOM);
-	fill(p, 3 * ROOM, 1);
+	test_fill(p, 3 * ROOM, 1);
 	mr = reg(&a, p + 100, 3 * ROOM - 200);
-	require_filled(p, 3 * ROOM, 1);
+	test_filled(p, 3 * ROOM, 1);
 	REQUIRE(maps(daemon_pid, number(fd)));
 	device_reaches(mr, 2);
-	fill(p, 3 * ROOM, 4);
+	test_fill(p, 3 * ROOM, 4);
 	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
-	require_filled(p, 3 * ROOM, 4);
+	test_filled(p, 3 * ROOM, 4);
 	REQUIRE(!maps(daemon_pid, number(fd)));
 	munmap(p, 3 * ROOM);
 	close(fd);
@@ -281,17 +267,17 @@ static void test_fork(void)
 	struct ibv_mr *mr = reg(&a, p, ROOM);
 	pid_t child;
 
-	fill(p, ROOM, 1);
+	test_fill(p, ROOM, 1);
 	child = fork();
 	REQUIRE(child >= 0);
 	if (child == 0) {
-		require_filled(p, ROOM, 1);
-		fill(p, ROOM, 2);
+		test_filled(p, ROOM, 1);
+		test_fill(p, ROOM, 2);
 		_Exit(0);
 	}
 	REQUIRE(waitpid(child, &status, 0) == child);
 	REQUIRE_EQ(status, 0);
-	require_filled(p, ROOM, 2);
+	test_filled(p, ROOM, 2);
 	device_reaches(mr, 3);
 	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
 	munmap(p, ROOM);

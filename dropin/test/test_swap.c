@@ -16,20 +16,6 @@ enum { PAGE = 4096 };
 
 static struct side a, b;
 
-static uint8_t value(size_t i, unsigned seed) { return (uint8_t)(i * 31 + (i >> 8) * 7 + seed); }
-
-static void fill(uint8_t *p, size_t n, unsigned seed)
-{
-	for (size_t i = 0; i < n; i++)
-		p[i] = value(i, seed);
-}
-
-static void require_filled(const uint8_t *p, size_t n, unsigned seed)
-{
-	for (size_t i = 0; i < n; i++)
-		REQUIRE_EQ(p[i], value(i, seed));
-}
-
 static uint8_t *map(size_t n)
 {
 	uint8_t *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -93,12 +79,12 @@ static void device_reaches(struct ibv_mr *mr, unsigned seed)
 	REQUIRE(p != NULL);
 	other = ibv_reg_mr(b.pd, p, n, ALL_ACCESS);
 	REQUIRE(other != NULL);
-	fill(p, n, seed);
+	test_fill(p, n, seed);
 	rdma(IBV_WR_RDMA_WRITE, other, p, mr, mr->addr, (uint32_t)n);
-	require_filled(mr->addr, n, seed);
-	fill(mr->addr, n, seed + 1);
+	test_filled(mr->addr, n, seed);
+	test_fill(mr->addr, n, seed + 1);
 	rdma(IBV_WR_RDMA_READ, other, p, mr, mr->addr, (uint32_t)n);
-	require_filled(p, n, seed + 1);
+	test_filled(p, n, seed + 1);
 	REQUIRE_EQ(ibv_dereg_mr(other), 0);
 	free(p);
 }
@@ -116,15 +102,15 @@ static void test_contents(bool expect)
 
 			if ((off + n) / PAGE < (off + PAGE - 1) / PAGE)
 				whole = 0;
-			fill(all, room, 3);
+			test_fill(all, room, 3);
 			mr = reg(p, n);
 			REQUIRE_EQ(shared_pages(all, room), expect ? whole : 0);
-			require_filled(all, room, 3);
+			test_filled(all, room, 3);
 			device_reaches(mr, (unsigned)(i + k));
-			fill(all, room, 9);
+			test_fill(all, room, 9);
 			REQUIRE_EQ(ibv_dereg_mr(mr), 0);
 			REQUIRE_EQ(shared_pages(all, room), 0);
-			require_filled(all, room, 9);
+			test_filled(all, room, 9);
 			munmap(all, room);
 		}
 }
@@ -139,18 +125,18 @@ static void test_overlaps(void)
 	struct ibv_mr *mr[REGIONS];
 
 	for (int first = 0; first < REGIONS; first++) {
-		fill(p, ROOM, 1);
+		test_fill(p, ROOM, 1);
 		for (int i = 0; i < REGIONS; i++)
 			mr[i] = reg(p + at[i].offset, at[i].size);
-		require_filled(p, ROOM, 1);
+		test_filled(p, ROOM, 1);
 		for (int i = 0; i < REGIONS; i++) {
 			struct ibv_mr *gone = mr[(first + i) % REGIONS];
 
 			for (int k = i; k < REGIONS; k++)
 				device_reaches(mr[(first + k) % REGIONS], (unsigned)k);
-			fill(p, ROOM, (unsigned)i);
+			test_fill(p, ROOM, (unsigned)i);
 			REQUIRE_EQ(ibv_dereg_mr(gone), 0);
-			require_filled(p, ROOM, (unsigned)i);
+			test_filled(p, ROOM, (unsigned)i);
 		}
 		REQUIRE_EQ(shared_pages(p, ROOM), 0);
 	}
@@ -164,7 +150,7 @@ static void test_pieces(void)
 	uint8_t *p = map(ROOM);
 	struct ibv_mr *mr[N], *all;
 
-	fill(p, ROOM, 5);
+	test_fill(p, ROOM, 5);
 	/* Read-only pages do not move. */
 	for (int i = 0; i < N; i++) {
 		REQUIRE_EQ(mprotect(p + (size_t)2 * (size_t)i * PAGE, PAGE, PROT_READ), 0);
@@ -203,44 +189,44 @@ static void test_disorder(void)
 	munmap(p, ROOM);
 	q = mmap(p, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	REQUIRE(q == p);
-	fill(q, ROOM, 1);
+	test_fill(q, ROOM, 1);
 	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
-	require_filled(q, ROOM, 1);
+	test_filled(q, ROOM, 1);
 
 	/* Part of it. */
 	mr = reg(p, ROOM);
 	q = mmap(p + 3 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	REQUIRE(q == p + 3 * PAGE);
 	REQUIRE_EQ(mprotect(p + 8 * PAGE, PAGE, PROT_READ), 0);
-	fill(p, 8 * PAGE, 2);
+	test_fill(p, 8 * PAGE, 2);
 	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
-	require_filled(p, 8 * PAGE, 2);
+	test_filled(p, 8 * PAGE, 2);
 	REQUIRE_EQ(mprotect(p + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE), 0);
 	REQUIRE_EQ(shared_pages(p, ROOM), 0);
 
 	/* Moved, and then used on. */
 	mr = reg(p, ROOM);
-	fill(p, ROOM, 3);
+	test_fill(p, ROOM, 3);
 	q = map(ROOM);
 	REQUIRE(mremap(p, ROOM, ROOM, MREMAP_MAYMOVE | MREMAP_FIXED, q) == q);
 	p = q;
 	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
 	again = reg(p, ROOM);
-	require_filled(p, ROOM, 3);
-	fill(p, ROOM, 4);
+	test_filled(p, ROOM, 3);
+	test_fill(p, ROOM, 4);
 	mr = reg(p, ROOM);
-	require_filled(p, ROOM, 4);
+	test_filled(p, ROOM, 4);
 	REQUIRE_EQ(ibv_dereg_mr(again), 0);
 	REQUIRE_EQ(ibv_dereg_mr(mr), 0);
-	require_filled(p, ROOM, 4);
+	test_filled(p, ROOM, 4);
 	munmap(p, ROOM);
 
 	/* And after it was deregistered, as everybody may. */
 	p = malloc(1 << 20);
-	fill(p, 1 << 20, 5);
+	test_fill(p, 1 << 20, 5);
 	REQUIRE_EQ(ibv_dereg_mr(reg(p, 1 << 20)), 0);
 	p = realloc(p, 3 << 20);
-	require_filled(p, 1 << 20, 5);
+	test_filled(p, 1 << 20, 5);
 	free(p);
 	p = map(ROOM);
 	memset(p, 1, ROOM);
@@ -285,11 +271,11 @@ static void test_many(int n)
 
 	REQUIRE(mr != NULL);
 	for (int i = 0; i < n; i++) {
-		fill(p + (size_t)i * 2 * PAGE, PAGE, (unsigned)i);
+		test_fill(p + (size_t)i * 2 * PAGE, PAGE, (unsigned)i);
 		mr[i] = reg(p + (size_t)i * 2 * PAGE, PAGE);
 	}
 	for (int i = 0; i < n; i++) {
-		require_filled(p + (size_t)i * 2 * PAGE, PAGE, (unsigned)i);
+		test_filled(p + (size_t)i * 2 * PAGE, PAGE, (unsigned)i);
 		if (i % 500 == 0)
 			device_reaches(mr[i], 0);
 		REQUIRE_EQ(ibv_dereg_mr(mr[i]), 0);

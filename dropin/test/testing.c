@@ -159,6 +159,20 @@ void test_connect(struct side *a, struct side *b)
 	test_ready(b->qp, a->qp->qp_num);
 }
 
+static uint8_t filling(size_t i, unsigned seed) { return (uint8_t)(i * 31 + (i >> 8) * 7 + seed); }
+
+void test_fill(uint8_t *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = filling(i, seed);
+}
+
+void test_filled(const uint8_t *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		REQUIRE_EQ(p[i], filling(i, seed));
+}
+
 struct ibv_wc test_wait(struct ibv_cq *cq, enum ibv_wc_status want)
 {
 	uint64_t end = test_now_ns() + PATIENCE_SECONDS * 1000000000ull;

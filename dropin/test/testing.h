@@ -91,6 +91,10 @@ struct ibv_sge side_sge(struct side *s, size_t offset, uint32_t length);
 
 uint64_t test_now_ns(void);
 
+/* Fill memory with bytes that depend on their place and the seed, and require that it still has them. */
+void test_fill(uint8_t *p, size_t n, unsigned seed);
+void test_filled(const uint8_t *p, size_t n, unsigned seed);
+
 /* One SEND from a to b, completed on both sides. */
 void test_message(struct side *a, struct side *b, uint32_t length);
 
