@@ -39,14 +39,14 @@ staticcheck:
 	$(GO) run $(STATICCHECK) ./...
 
 # Everything once as it is: allocation counts and timing are only true without the race detector.
-# The packages of cover are not run twice.
+# The packages of cover are not run twice. -count=1: many tests run the binary, whose changes the cache of results does not see.
 unit: cover
-	$(GO) test -timeout 15m $$($(GO) list ./... | grep -vxF "$$(scripts/cover --packages)" | grep -v '/test/interop/rxe/live$$')
+	$(GO) test -count=1 -timeout 15m $$($(GO) list ./... | grep -vxF "$$(scripts/cover --packages)" | grep -v '/test/interop/rxe/live$$')
 
 # Some operations with Linux's rdma_rxe in a virtual machine, if the harness for it is beside the checkout. An emulated
 # processor is slow enough alone.
 rxe-smoke:
-	$(GO) test -timeout 15m ./test/interop/rxe/live
+	$(GO) test -count=1 -timeout 15m ./test/interop/rxe/live
 
 # What the tests of wire, transport, dma, abi, cq and test/scripts run of these packages: 90 % of each at least.
 cover:
