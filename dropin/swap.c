@@ -7,9 +7,9 @@
  * pages are moved elsewhere by mremap(MREMAP_DONTUNMAP), which leaves a hole that is being watched, and are copied from
  * there; then the store takes the place of the hole. Pages that were moved before, and back, are copies of pages of a file:
  * touched in the hole they are missing, or still in the file (UFFDIO_REGISTER_MODE_MINOR, Linux 5.14), and both have to be
- * watched, or the file's old bytes are read. Where only the system touches it, as by read(2), it says EFAULT
- * instead of waiting, which is why the user has to ask for this; and why stacks stay (stacks.c). The way back needs no watch: a private mapping of the file
- * takes the place of the shared one in one step, and then every page is made to be a copy. */
+ * watched, or the file's old bytes are read. Where only the system touches the hole, as by read(2), it says EFAULT instead
+ * of waiting, which is why the user has to ask for this, and why stacks stay (stacks.c). The way back needs no watch: a
+ * private mapping of the file takes the place of the shared one in one step, and then every page is made to be a copy. */
 #include "memory.h"
 
 #include <fcntl.h>

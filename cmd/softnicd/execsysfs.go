@@ -102,9 +102,10 @@ func (t *sysfs) special(name string) error {
 // The counters that Linux has in counters, where a device has them or not; all others are in hw_counters. Those that only
 // some devices have, such as unicast_rcv_packets, are not there: a zero would be a lie.
 var sysfsCounters = []string{
-	"excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors", "port_rcv_constraint_errors", "port_rcv_data", "port_rcv_errors", "port_rcv_packets",
-	"port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_xmit_data",
-	"port_xmit_discards", "port_xmit_packets", "port_xmit_wait", "symbol_error", "VL15_dropped",
+	"excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors",
+	"port_rcv_constraint_errors", "port_rcv_data", "port_rcv_errors", "port_rcv_packets", "port_rcv_remote_physical_errors",
+	"port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_xmit_data", "port_xmit_discards", "port_xmit_packets",
+	"port_xmit_wait", "symbol_error", "VL15_dropped",
 }
 
 // refresh writes what changes: counters and the state of ports. It opens no device: nobody is to see a context come and go
