@@ -81,7 +81,8 @@ func (e example) hold(t *testing.T, m *machine, d *daemon, gid string, weCall bo
 			return
 		}
 		if try == 4 || longest < 270*time.Millisecond || !strings.Contains(said, "transport retry counter exceeded") {
-			t.Fatalf("%v; the machine was silent for %v at most\n%s", err, longest, said)
+			kernel, _ := m.in(t.Context(), "dmesg | tail -n 5").CombinedOutput() // where a program crashed, say
+			t.Fatalf("%v; the machine was silent for %v at most\n%sthe machine's kernel:\n%s", err, longest, said, kernel)
 		}
 		t.Logf("the machine was silent for %v: %v", longest, err)
 	}
