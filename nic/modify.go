@@ -208,9 +208,12 @@ func (s *shard) modify(q *QP, a *ib.QPAttr, mask ib.QPAttrMask, err *error) func
 func (s *shard) apply(now clock.Time, q *QP, ch *change) {
 	if ch.mask&ib.QPAttrAV != 0 {
 		ch.path = q.congestion.route(ch.path, &s.dev.limits)
-		q.local = TakesRuns(s.port, ch.path)
-		_, runs := q.engine.(transport.RunReceiver)
-		ch.path.Runs = runs && q.local
+		q.local = StaysHere(s.port, ch.path)
+		if _, ok := q.engine.(transport.RunReceiver); ok {
+			// Of the headers in the middle of a message those of XRC are the longest.
+			size := wire.BTHSize + wire.XRCETHSize + ch.attr.PathMTU.Bytes() + wire.ICRCSize
+			ch.path.MaxRun = LongestRun(s.port, ch.path, size)
+		}
 	}
 	q.attr, q.path = ch.attr, ch.path
 	if ch.attr.State == ib.StateReset {

@@ -66,17 +66,21 @@ func errno(err error) syscall.Errno {
 	return n
 }
 
-// whole is a port that takes runs.
-type whole struct{ *cable }
+// whole is a port that takes runs of seven packets, within the device or out of it.
+type whole struct {
+	*cable
+	here bool
+}
 
-func (whole) TakesRuns(*wire.Path) bool { return true }
+func (whole) LongestRun(*wire.Path, int) int   { return 7 }
+func (w whole) StaysHere(path *wire.Path) bool { return w.here }
 
-// Packets go as runs where both the port and the engine are for it, and only then is a queue pair's share larger.
+// Packets go as runs where both the port and the engine are for it. Only inside a device is a queue pair's share larger.
 func TestPathTakesRuns(t *testing.T) {
-	for _, port := range []bool{false, true} {
-		_, h := newLoops(t, 1, func(c *Config) {
-			if port {
-				c.Ports[0] = whole{c.Ports[0].(*cable)}
+	for _, c := range []struct{ port, here bool }{{}, {port: true}, {port: true, here: true}} {
+		_, h := newLoops(t, 1, func(cfg *Config) {
+			if c.port {
+				cfg.Ports[0] = whole{cfg.Ports[0].(*cable), c.here}
 			}
 		})
 		x := h.newQP(t, nil)
@@ -84,9 +88,13 @@ func TestPathTakesRuns(t *testing.T) {
 		uc := func(c *QPConfig) { c.Type = ib.QPTypeUC }
 		y := h.newQP(t, uc)
 		connectUnreliably(t, y, h.newQP(t, uc), nil)
-		for q, runs := range map[*QP]bool{x.qp: port, y.qp: false} {
-			if q.path.Runs != runs || (q.ease() > 1) != runs || q.local != port {
-				t.Errorf("%s, port %v: runs %v, ease %d, local %v", q.typ, port, q.path.Runs, q.ease(), q.local)
+		for q, runs := range map[*QP]bool{x.qp: c.port, y.qp: false} {
+			want := 0
+			if runs {
+				want = 7
+			}
+			if q.path.MaxRun != want || (q.ease() > 1) != (runs && c.here) || q.local != c.here {
+				t.Errorf("%s, %+v: runs of %d, ease %d, local %v", q.typ, c, q.path.MaxRun, q.ease(), q.local)
 			}
 		}
 	}

@@ -33,11 +33,39 @@ func PortDeadline(p Port) clock.Time {
 	return clock.Never
 }
 
-// TakesRuns reports whether a port takes runs of packets along a path, as they are, and may give them out again. Ordinary ports
-// do not; one that does tells by a method of this name.
-func TakesRuns(port Port, path *wire.Path) bool {
-	p, ok := port.(interface{ TakesRuns(*wire.Path) bool })
-	return ok && p.TakesRuns(path)
+// Ordinary ports know single packets alone. The following is what others may say, by methods of these names.
+
+// LongestRun returns of how many packets a run may consist that a port takes along a path, each of size bytes behind the UDP
+// header; 0: it takes none.
+func LongestRun(port Port, path *wire.Path, size int) int {
+	if p, ok := port.(interface{ LongestRun(*wire.Path, int) int }); ok {
+		return p.LongestRun(path, size)
+	}
+	return 0
+}
+
+// GiveRuns asks a port to make runs of the packets that it received. Those of a run count in Recv like others: there are as many
+// as packets were asked for, at most, or one frame.
+func GiveRuns(port Port) {
+	if p, ok := port.(interface{ GiveRuns() }); ok {
+		p.GiveRuns()
+	}
+}
+
+// StaysHere reports whether packets along a path never leave the device. What a port gives out of those may be runs, asked for
+// or not.
+func StaysHere(port Port, path *wire.Path) bool {
+	p, ok := port.(interface{ StaysHere(*wire.Path) bool })
+	return ok && p.StaysHere(path)
+}
+
+// SendApart sends a run packet by packet by a port that does not take it as it is; single has room for its packets. What of it
+// a congested port does not take is lost, unless that is all.
+func SendApart(port Port, now clock.Time, run *wire.Frame, single *wire.Burst) (taken bool, err error) {
+	single.Split(run)
+	n, err := port.Send(now, single.Frames())
+	single.Consume(single.Len())
+	return n > 0 && err == nil, err
 }
 
 // FrameFault says that the payload of a frame could not be read: its owner unmapped it, say.

@@ -102,6 +102,7 @@ func newShard(d *Device, index int, port Port, random func() uint64) (*shard, er
 		moment:   yield,
 		wait:     newSleeper(),
 	}
+	GiveRuns(port)
 	if !d.cfg.Manual {
 		if err := s.wait.open(port.Descriptor()); err != nil {
 			return nil, err
@@ -179,21 +180,26 @@ func (s *shard) receive(now clock.Time, limit int) (n int) {
 			break
 		}
 		s.stamp = s.time()
-		n += got
-		s.deal(now, s.packets[:got])
+		came := s.deal(now, s.packets[:got])
+		n += came
 		s.wakeOthers()
-		if got <= 2 && s.delivered == 1 && limit <= recvPackets {
+		if came <= 2 && s.delivered == 1 && limit <= recvPackets {
 			break // what hearAnswer is for: nothing else comes, usually, and looking costs a system call
 		}
 	}
 	return n
 }
 
-// deal hands packets that arrived together to their queue pairs, or to other shards.
-func (s *shard) deal(now clock.Time, packets []wire.Packet) {
+// deal hands packets that arrived together to their queue pairs, or to other shards, and returns how many there are:
+// a run of this device's own counts as one.
+func (s *shard) deal(now clock.Time, packets []wire.Packet) (n int) {
 	s.inBatch = true
 	for i := range packets {
 		p := &packets[i]
+		n++
+		if !p.Local {
+			n += p.Packets() - 1
+		}
 		if s.elsewhere(p) {
 			continue
 		}
@@ -204,6 +210,7 @@ func (s *shard) deal(now clock.Time, packets []wire.Packet) {
 		s.take(now, p)
 	}
 	s.endBatch()
+	return n
 }
 
 // take hands a packet to the queue pair that it is for.
@@ -316,9 +323,9 @@ func (s *shard) transmit(now clock.Time) (busy bool) {
 }
 
 // ease is how many bytes of q count as one, since what is divided among queue pairs is the shard's time: bytes that go as runs
-// take less than half as much of it as others.
+// inside the device take less than half as much of it as others.
 func (q *QP) ease() int {
-	if q.path != nil && q.path.Runs {
+	if q.path != nil && q.local && q.path.MaxRun > 1 {
 		return 2
 	}
 	return 1

@@ -18,8 +18,8 @@ type Path struct {
 	SL           uint8
 	FlowLabel    uint32
 	PKey         ib.PKey // of the base transport header, for engines that speak along one path; 0: the default partition
-	// Runs says that the port takes runs along this path.
-	Runs bool
+	// MaxRun is the most packets of a run along this path; 0: the port takes none.
+	MaxRun int
 }
 
 // Partition returns the P_Key that packets of the path bear.
@@ -68,6 +68,14 @@ func (f *Frame) Pad() int { return int(f.pad) }
 
 // Len returns the bytes of UDP payload that the frame makes: headers, payload, pad and ICRC, of all packets of a run.
 func (f *Frame) Len() int { return f.Packets()*(int(f.headLen)+ICRCSize) + f.length + int(f.pad) }
+
+// PacketLen is Len of each packet.
+func (f *Frame) PacketLen() int {
+	if f.run <= 1 {
+		return f.Len()
+	}
+	return f.Len() / int(f.run)
+}
 
 // SetHeader starts a packet: it sets the length of the headers that op has, zeroes them, writes the opcode, and
 // returns the header for the other fields to be set.

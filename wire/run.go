@@ -4,9 +4,10 @@ package wire
 // another, each with as much payload as the others. Its header is that of the first packet but for AckReq, which is that of
 // the last, since only there a run may ask; its payload is that of all together.
 //
-// Where no datagrams are made, what is done for each packet is most of what a packet costs, and a run does it once. Runs
-// are a matter between engines and ports that take them ([Path.Runs]). Everybody else sees single packets: whatever is
-// unusual about a run is dealt with by taking it apart, so that there is one set of rules.
+// What is done for each packet is most of what a packet costs, and a run does it once, also where datagrams are made of it
+// in the end. Runs are a matter between engines and ports that take them ([Path.MaxRun]) or make them of packets that came
+// together ([Joiner]). Everybody else sees single packets: whatever is unusual about a run is dealt with by taking it apart,
+// so that there is one set of rules.
 
 // MaxRun is the most packets of a run.
 const MaxRun = 64
@@ -17,6 +18,16 @@ func (f *Frame) Packets() int { return int(max(f.run, 1)) }
 // SetRun says that the frame stands for n packets, among which its payload is divided evenly. n is at most MaxRun, and the
 // share of each a multiple of four: there is no pad.
 func (f *Frame) SetRun(n int) { f.run = uint8(n) }
+
+// AppendHeader appends the headers of the i-th packet to b, counted from 0.
+func (f *Frame) AppendHeader(b []byte, i int) []byte {
+	begin := len(b)
+	b = append(b, f.Header()...)
+	if f.run > 1 {
+		single((*BTH)(b[begin:]), i, int(f.run))
+	}
+	return b
+}
 
 // Packets returns how many packets p stands for.
 func (p *Packet) Packets() int { return int(max(p.run, 1)) }
@@ -40,7 +51,7 @@ func (s *Single) Of(p *Packet, i int) *Packet {
 	q.Header = s.head[:copy(s.head[:], p.Header)]
 	single(q.BTH(), i, p.Packets())
 	q.Payload = s.pieces[:0]
-	for part := range parts(p.Payload, i*n, n) {
+	for part := range Parts(p.Payload, i*n, n) {
 		q.Payload = append(q.Payload, part)
 	}
 	return q
@@ -59,7 +70,7 @@ func (b *Burst) Split(f *Frame) {
 		c.Cookie = f.Cookie
 		copy(c.SetHeader(f.BTH().Opcode()), f.Header())
 		single(c.BTH(), i, f.Packets())
-		for part := range parts(f.pieces, i*n, n) {
+		for part := range Parts(f.pieces, i*n, n) {
 			c.Add(part.Mem, part.Off, part.Len)
 		}
 	}
@@ -71,8 +82,8 @@ func single(h *BTH, i, n int) {
 	h.SetAckReq(h.AckReq() && i == n-1)
 }
 
-// parts goes through the n bytes at off of a payload.
-func parts(payload []Piece, off, n int) func(yield func(Piece) bool) {
+// Parts goes through the n bytes at off of a payload.
+func Parts(payload []Piece, off, n int) func(yield func(Piece) bool) {
 	return func(yield func(Piece) bool) {
 		for _, p := range payload {
 			if off >= p.Len {

@@ -34,8 +34,9 @@ func (m *mux) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	for sent < len(frames) {
 		path := frames[sent].Path
 		toLocal := m.isLocal(path.Dest)
-		if !toLocal && frames[sent].Packets() > 1 && !nic.TakesRuns(m.remote, path) {
-			if taken, err := m.apart(now, &frames[sent]); !taken {
+		if !toLocal && m.tooLong(&frames[sent]) {
+			// The path was local when the run was made.
+			if taken, err := nic.SendApart(m.remote, now, &frames[sent], m.single); !taken {
 				return sent, err
 			}
 			sent++
@@ -43,7 +44,7 @@ func (m *mux) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 		}
 		end := sent + 1
 		for end < len(frames) && (frames[end].Path == path || m.isLocal(frames[end].Path.Dest) == toLocal) &&
-			(toLocal || frames[end].Packets() == 1) {
+			(toLocal || !m.tooLong(&frames[end])) {
 			path = frames[end].Path
 			end++
 		}
@@ -60,22 +61,25 @@ func (m *mux) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	return sent, nil
 }
 
-// TakesRuns reports whether the port does that packets along the path go to.
-func (m *mux) TakesRuns(path *wire.Path) bool {
-	if m.isLocal(path.Dest) {
-		return nic.TakesRuns(m.local, path)
-	}
-	return nic.TakesRuns(m.remote, path)
+// tooLong reports whether the remote port does not take a frame as it is.
+func (m *mux) tooLong(f *wire.Frame) bool {
+	n := f.Packets()
+	return n > 1 && n > nic.LongestRun(m.remote, f.Path, f.PacketLen())
 }
 
-// apart sends a run packet by packet along a path that was local when the run was made, and is no longer. What of it a
-// congested port does not take is lost, unless that is all.
-func (m *mux) apart(now clock.Time, run *wire.Frame) (taken bool, err error) {
-	m.single.Split(run)
-	n, err := m.remote.Send(now, m.single.Frames())
-	m.single.Consume(m.single.Len())
-	return n > 0 && err == nil, err
+// LongestRun is that of the port that packets along the path go to.
+func (m *mux) LongestRun(path *wire.Path, size int) int {
+	if m.isLocal(path.Dest) {
+		return nic.LongestRun(m.local, path, size)
+	}
+	return nic.LongestRun(m.remote, path, size)
 }
+
+// GiveRuns is for the remote port: the local one gives what it took.
+func (m *mux) GiveRuns() { nic.GiveRuns(m.remote) }
+
+// StaysHere reports whether packets along the path go to the local port.
+func (m *mux) StaysHere(path *wire.Path) bool { return m.isLocal(path.Dest) }
 
 // Recv implements nic.Port. The ports take turns in being first. Each is asked at most once, since asking again would
 // end the life of the packets it gave.

@@ -67,8 +67,8 @@ func (p *Port) count(packets int, bytes uint64) {
 	}
 }
 
-// TakesRuns says that a run stays one: its receiver copies the payload of all its packets at once.
-func (p *Port) TakesRuns(*wire.Path) bool { return true }
+// LongestRun says that a run stays one, however long: its receiver copies the payload of all its packets at once.
+func (p *Port) LongestRun(*wire.Path, int) int { return wire.MaxRun }
 
 // put copies the frame's head and references. It returns false when there is no room.
 func (q *queue) put(f *wire.Frame) (ok bool, err error) {

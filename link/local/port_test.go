@@ -273,8 +273,11 @@ func TestMuxRuns(t *testing.T) {
 	remote := &limited{New(16), 9, nil}
 	m := Mux(local, plain{remote}, func(g ib.GID) bool { return g == home })
 	homes, aways := &wire.Path{Dest: home}, &wire.Path{Dest: away}
-	if !nic.TakesRuns(m, homes) || nic.TakesRuns(m, aways) {
-		t.Errorf("takes runs home: %v, away: %v", nic.TakesRuns(m, homes), nic.TakesRuns(m, aways))
+	if h, a := nic.LongestRun(m, homes, 300), nic.LongestRun(m, aways, 300); h != wire.MaxRun || a != 0 {
+		t.Errorf("takes runs of %d home, of %d away", h, a)
+	}
+	if !nic.StaysHere(m, homes) || nic.StaysHere(m, aways) {
+		t.Error("does not know what stays here")
 	}
 	for _, c := range []struct {
 		take, sent int

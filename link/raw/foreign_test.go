@@ -221,7 +221,7 @@ func TestPriority(t *testing.T) {
 	frame := frameOf(t, path(0, false), wire.Ethernet{Tagged: true, Priority: 6}, 0x77, fill(100, 1))
 	to.open(&batch.Received{Bytes: append(make([]byte, virtioHeader), frame...)})
 	packets := make([]wire.Packet, 1)
-	if to.split(packets) != 1 || packets[0].SL != 6 {
+	if to.Recv(0, packets) != 1 || packets[0].SL != 6 {
 		t.Errorf("a tag in the frame: SL %d", packets[0].SL)
 	}
 }

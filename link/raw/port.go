@@ -91,7 +91,7 @@ func newPort(cfg Config, sendOnly bool) (_ *Port, err error) {
 	if err := p.findWay(); err != nil || sendOnly {
 		return p, err
 	}
-	p.in.Init(recvSize)
+	p.in.Init(recvSize, p.open, &p.counters)
 	if err := p.SetAddrs(cfg.Addrs); err != nil {
 		return nil, err
 	}

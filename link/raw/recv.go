@@ -9,24 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// recvSize takes the longest IP packet with what stands in front.
-	recvSize = 64<<10 + 64
-	// recvRounds bounds how often one Recv asks again when all that came was refused.
-	recvRounds = 8
-)
+// recvSize takes the longest IP packet with what stands in front.
+const recvSize = 64<<10 + 64
 
 // reception is the way in.
 type reception struct {
 	batch.Inbox
 	headers headers
-	// What is left of the group being split, the length of its segments, and what they have in common.
-	rest     []byte
-	segment  int
-	datagram wire.Datagram
-	sl       uint8
-	base     uint16 // identification in the header of the group
-	index    uint16 // of the next segment
 }
 
 // Recv implements nic.Port. What does not fit into packets is kept for the next call.
@@ -41,82 +30,31 @@ func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 	if p.sendOnly {
 		return 0
 	}
-	n := p.split(packets)
-	// Buffers are received into again only while no packet that refers to them is given out.
-	for round := 0; n == 0 && round < recvRounds; round++ {
-		if !p.in.Fill(p.epoll) {
-			break
-		}
-		n = p.split(packets)
-	}
-	return n
+	return p.in.Recv(p.epoll, packets)
 }
 
-// split turns received frames into packets until packets are full or nothing is left.
-func (p *Port) split(packets []wire.Packet) (n int) {
-	in := &p.in
-	d := &in.datagram
-	var bytes uint64
-	for n < len(packets) {
-		if len(in.rest) == 0 {
-			r, ok := in.Next()
-			if !ok {
-				break
-			}
-			p.open(&r)
-			continue
-		}
-		length := min(in.segment, len(in.rest))
-		d.Bytes, in.rest = in.rest[:length:length], in.rest[length:]
-		if drop := in.judge(&packets[n]); drop != wire.Accepted {
-			p.counters.Dropped[drop].Add(1)
-			continue
-		}
-		n++
-		bytes += uint64(length)
-	}
-	if n > 0 {
-		p.counters.ReceivedPackets.Add(uint64(n))
-		p.counters.ReceivedBytes.Add(bytes)
-	}
-	return n
-}
-
-// judge parses a segment. The identifications of a group count from that of the first, if the kernel was left to split it,
-// or if it was merged from datagrams that did so. The kernel merges datagrams of one constant identification too.
-func (in *reception) judge(packet *wire.Packet) wire.Drop {
-	d := &in.datagram
-	d.ID = in.base + in.index
-	drop := wire.Parse(packet, d)
-	if drop == wire.DropICRC && d.IDKnown && in.index > 0 {
-		d.ID = in.base
-		drop = wire.Parse(packet, d)
-	}
-	packet.SL = in.sl
-	in.index++
-	return drop
-}
+// GiveRuns is what nic.GiveRuns asks.
+func (p *Port) GiveRuns() { p.in.GiveRuns() }
 
 // open makes a frame the one to be split.
 func (p *Port) open(r *batch.Received) {
 	in := &p.in
-	in.rest = nil
 	tci := p.readControl(r)
 	if r.Truncated || len(r.Bytes) < virtioHeader {
 		p.counters.Dropped[wire.DropIP].Add(1)
 		return
 	}
 	virtio, frame := r.Bytes[:virtioHeader], r.Bytes[virtioHeader:]
-	payload, ok := in.headers.read(frame, p.cfg.Port, &in.datagram)
+	payload, ok := in.headers.read(frame, p.cfg.Port, &in.Datagram)
 	// What never left the host has no checksum yet, and a group that the kernel merged has one of its own making.
 	if ok && virtio[0]&(virtioNeedsCsum|virtioDataValid) == 0 && virtio[1] == 0 {
-		ok = in.headers.checked(&in.datagram)
+		ok = in.headers.checked(&in.Datagram)
 	}
 	if !ok {
 		p.counters.Dropped[wire.DropIP].Add(1)
 		return
 	}
-	if p.cfg.Accept != nil && !p.cfg.Accept(in.datagram.Source) {
+	if p.cfg.Accept != nil && !p.cfg.Accept(in.Datagram.Source) {
 		p.counters.Filtered.Add(1)
 		return
 	}
@@ -127,14 +65,14 @@ func (p *Port) open(r *batch.Received) {
 	if in.headers.tagged {
 		tci = uint16(in.headers.tag.Priority) << 13
 	}
-	in.sl = uint8(tci >> 13)
-	in.datagram.Merged = true // or alone, where it makes no difference
-	in.rest, in.segment, in.base, in.index = payload, len(payload), in.datagram.ID, 0
+	in.SL = uint8(tci >> 13)
+	segment := len(payload)
 	if virtio[1]&^virtioGSOECN == virtioGSOUDP {
 		if n := int(binary.NativeEndian.Uint16(virtio[4:])); n > 0 {
-			in.segment = n
+			segment = n
 		}
 	}
+	in.Begin(payload, segment)
 }
 
 // readControl counts what the kernel dropped, and returns the VLAN tag that it took off the frame, 0 if there was none.

@@ -36,12 +36,15 @@ type transmission struct {
 	path *wire.Path
 	hop  *hop
 	held []heldFrame // until it is known where they go
+	// The packets of a run that cannot go as a group: the kernel splits none, or it is not known where to.
+	apart *wire.Burst
 }
 
 func (t *transmission) init(cfg *Config, c *nic.PortCounters) {
 	t.GSO = !cfg.NoOffload
 	t.Losses = batch.Losses{Counters: c, Log: cfg.Log}
 	t.Stage.Init()
+	t.apart = wire.NewBurst(wire.MaxRun)
 	t.port = cfg.Port
 	t.names = make([]byte, (batch.MaxMessages+1)*unix.SizeofSockaddrLinklayer)
 	t.where.known = make(map[flow]*neighbour)
@@ -55,6 +58,14 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	t := &p.out
 	t.now = now
 	for sent < len(frames) {
+		if f := &frames[sent]; f.Packets() > 1 && (!t.GSO || t.refusal(f) != 0) {
+			taken, err := nic.SendApart(p, now, f, t.apart)
+			if !taken {
+				return sent, err
+			}
+			sent++
+			continue
+		}
 		staged, fault := t.prepare(frames[sent:])
 		if staged == 0 && fault == nil {
 			f := &frames[sent]
@@ -83,6 +94,9 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	return sent, nil
 }
 
+// LongestRun is what nic.LongestRun asks: a run leaves as a group, or in one.
+func (p *Port) LongestRun(_ *wire.Path, size int) int { return p.out.LongestRun(size) }
+
 var errClosed = errors.New("raw port is closed")
 
 // prepare puts together groups from the first frames, as many as one system call takes, and returns how many frames they
@@ -100,7 +114,7 @@ func (t *transmission) prepare(frames []wire.Frame) (staged int, fault error) {
 	return staged, nil
 }
 
-// refusal says what keeps a frame from being sent, in the words of a system call; 0 if nothing does.
+// refusal says what keeps the packets of a frame from being sent, in the words of a system call; 0 if nothing does.
 func (t *transmission) refusal(f *wire.Frame) unix.Errno {
 	v4 := isIPv4(&f.Path.Dest)
 	if isIPv4(&f.Path.Source) != v4 {
@@ -110,11 +124,12 @@ func (t *transmission) refusal(f *wire.Frame) unix.Errno {
 	if h == nil {
 		return unix.EHOSTUNREACH
 	}
-	n := f.Len() + udpHeader + ipv6Header
+	length := f.PacketLen()
+	n := length + udpHeader + ipv6Header
 	if v4 {
-		n = f.Len() + udpHeader + ipv4Header
+		n = length + udpHeader + ipv4Header
 	}
-	if n > h.mtu || f.Len() > batch.MaxDatagram {
+	if n > h.mtu || length > batch.MaxDatagram {
 		return unix.EMSGSIZE
 	}
 	return 0

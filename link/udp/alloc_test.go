@@ -116,7 +116,7 @@ func BenchmarkRaw(b *testing.B) {
 					b.Fatalf("%d of %d groups sent: %v", k, len(t.Pending()), errno)
 				}
 				for to.in.Fill(to.epoll) {
-					for r, ok := to.in.Next(); ok; r, ok = to.in.Next() {
+					for r := to.in.Next(); r != nil; r = to.in.Next() {
 						received += len(r.Bytes)
 					}
 				}

@@ -30,9 +30,11 @@ func mapping(t testing.TB, n int) []byte {
 	return b
 }
 
-func forbid(t testing.TB, b []byte) {
+func forbid(t testing.TB, b []byte) { protect(t, b, unix.PROT_NONE) }
+
+func protect(t testing.TB, b []byte, how int) {
 	t.Helper()
-	if err := unix.Mprotect(b, unix.PROT_NONE); err != nil {
+	if err := unix.Mprotect(b, how); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -76,62 +78,74 @@ func TestFrameFault(t *testing.T) {
 	}
 }
 
-// vanishing is memory that is there when the ICRC is made and gone when the kernel reads, for a while or for good.
-type vanishing struct {
+// watched is memory that tells when it is asked for.
+type watched struct {
 	dma.Region
-	gone  []byte
-	calls int
-	until int
+	asked func()
 }
 
-func (v *vanishing) Bytes(off uint64, n int) []byte {
-	v.calls++
-	if v.calls == 1 || v.calls > 2 && v.calls < v.until {
-		return v.gone[off : off+uint64(n)]
-	}
-	return v.Region.Bytes(off, n)
+func (w *watched) Bytes(off uint64, n int) []byte {
+	w.asked()
+	return w.Region.Bytes(off, n)
 }
 
-// The kernel finds the fault: the group is gone through frame by frame.
+// The kernel finds the fault, in memory that was there when the ICRC was made and is gone since, for a while or for good: the
+// group is gone through packet by packet. Of a run that cannot be read, nothing is sent behind the packet that it fails at.
 func TestFaultInKernel(t *testing.T) {
-	for _, forGood := range []bool{false, true} {
+	for _, c := range []struct {
+		forGood bool
+		run     int
+	}{{false, 1}, {true, 1}, {false, 3}, {true, 3}} {
 		from, to, path := openPair(t, Config{})
-		gone := mapping(t, 4096)
-		forbid(t, gone)
-		v := &vanishing{Region: dma.NewEmbedded(fill(2048, 5)), gone: gone}
-		if forGood {
-			v.until = 1 << 30
+		size := 2048 * c.run
+		gone := mapping(t, 8192)
+		copy(gone, fill(size, 4))
+		rounds := 0
+		memory := func(i int) wire.Memory {
+			b := dma.NewEmbedded(fill(size, uint64(i)))
+			switch i {
+			case 0: // is asked for first, when the group is made and when it is gone through
+				return &watched{b, func() {
+					if rounds++; rounds > 2 && !c.forGood {
+						protect(t, gone, unix.PROT_READ)
+					}
+				}}
+			case 4:
+				return dma.NewShared(gone, nil)
+			case 5: // the ICRCs of 4 are made
+				return &watched{b, func() { forbid(t, gone) }}
+			}
+			return b
 		}
 		out := wire.NewBurst(16)
 		for i := range 6 {
-			var m wire.Memory = &wire.Buffer{B: fill(2048, uint64(i))}
-			if i == 4 {
-				m = v
-			}
-			add(t, out, path, wire.RCSendOnly, uint32(i), true, m, 2048)
+			add(t, out, path, wire.RCSendMiddle, uint32(i*c.run), true, memory(i), size).SetRun(c.run)
 		}
 		// Another group behind it, which must not suffer.
-		add(t, out, path, wire.RCWriteOnly, 6, true, &wire.Buffer{B: fill(3000, 6)}, 3000)
+		add(t, out, path, wire.RCWriteOnly, uint32(6*c.run), true, &wire.Buffer{B: fill(3000, 6)}, 3000)
 		n, err := from.Send(0, out.Frames())
-		want := 7
-		if forGood {
+		want := 6*c.run + 1
+		if c.forGood {
 			var fault *nic.FrameFault
 			if n != 4 || !errors.As(err, &fault) {
-				t.Fatalf("Send took %d frames, %v; want 4 and a fault", n, err)
+				t.Fatalf("%+v: Send took %d frames, %v; want 4 and a fault", c, n, err)
 			}
 			out.Consume(5)
 			sendAll(t, from, out, func() {})
-			want = 6
+			want -= c.run
 		} else if n != 7 || err != nil {
-			t.Fatalf("Send took %d frames, %v", n, err)
+			t.Fatalf("%+v: Send took %d frames, %v", c, n, err)
 		}
-		for _, g := range recvAll(t, to, make([]wire.Packet, 16), want) {
-			n := 2048
-			if g.psn == 6 {
-				n = 3000
+		for _, g := range recvAll(t, to, make([]wire.Packet, 32), want) {
+			i := int(g.psn) / c.run
+			if i == 6 {
+				if !bytes.Equal(g.payload, fill(3000, 6)) {
+					t.Errorf("%+v: the last packet has other bytes", c)
+				}
+				continue
 			}
-			if seed := uint64(g.psn); seed != 4 && !bytes.Equal(g.payload, fill(n, seed)) {
-				t.Errorf("packet %d has other bytes", g.psn)
+			if at := int(g.psn) % c.run * 2048; i == 4 && c.forGood || !bytes.Equal(g.payload, fill(size, uint64(i))[at:at+2048]) {
+				t.Errorf("%+v: packet %d has other bytes, or is not to be sent", c, g.psn)
 			}
 		}
 	}

@@ -43,7 +43,7 @@ type Port struct {
 	own      []*batch.Socket // of the device's addresses
 	groups   []*batch.Socket // of multicast groups
 	astray   bool            // some of them are members on an interface that is gone
-	in       reception       // from all of them
+	in       batch.Inbox     // from all of them
 	out      transmission
 	closed   bool
 }
@@ -89,7 +89,7 @@ func newPort(cfg Config) (*Port, error) {
 		return nil, fmt.Errorf("open a UDP port: %w", err)
 	}
 	p := &Port{cfg: cfg, epoll: epoll}
-	p.in.Init(recvSize)
+	p.in.Init(recvSize, p.open, &p.counters)
 	p.out.init(&p.cfg)
 	p.out.Losses = batch.Losses{Counters: &p.counters, Log: cfg.Log}
 	return p, nil

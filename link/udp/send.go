@@ -24,6 +24,8 @@ type transmission struct {
 	names    []byte
 	controls []byte
 
+	apart *wire.Burst // the packets of a run, where the kernel does not split groups
+
 	port  uint16 // where to, in UDP
 	scope uint32 // of link-local addresses
 }
@@ -32,6 +34,7 @@ func (t *transmission) init(cfg *Config) {
 	t.GSO = !cfg.NoOffload
 	t.port, t.scope = cfg.Port, uint32(cfg.Interface)
 	t.Stage.Init()
+	t.apart = wire.NewBurst(wire.MaxRun)
 	t.names = make([]byte, (batch.MaxMessages+1)*batch.NameSize)
 	t.controls = make([]byte, (batch.MaxMessages+1)*controlSize)
 }
@@ -59,10 +62,19 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 		return 0, errClosed
 	}
 	for sent < len(frames) {
+		if !p.out.GSO && frames[sent].Packets() > 1 {
+			// The kernel split groups when the run's path was made.
+			taken, err := nic.SendApart(p, now, &frames[sent], p.out.apart)
+			if !taken {
+				return sent, err
+			}
+			sent++
+			continue
+		}
 		staged, fault := p.out.prepare(frames[sent:])
 		if staged == 0 && fault == nil {
 			// Nothing to send it with: no address of that family, or longer than a datagram.
-			p.out.Lose(now, frames[sent].Path, 1, unix.EAFNOSUPPORT)
+			p.out.Lose(now, frames[sent].Path, frames[sent].Packets(), unix.EAFNOSUPPORT)
 			sent++
 			continue
 		}
@@ -77,6 +89,9 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	}
 	return sent, nil
 }
+
+// LongestRun is what nic.LongestRun asks: a run leaves as a group, or in one.
+func (p *Port) LongestRun(_ *wire.Path, size int) int { return p.out.LongestRun(size) }
 
 var errClosed = errors.New("UDP port is closed")
 

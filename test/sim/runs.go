@@ -11,8 +11,16 @@ import (
 // In some worlds the ports take runs of packets, as the link within a device does. The network sees their packets: every
 // fault is one of single packets. What arrives in good order becomes runs again, now and then.
 
-// TakesRuns is what nic.TakesRuns asks.
-func (p *port) TakesRuns(*wire.Path) bool { return p.node.w.plan.Runs }
+// LongestRun is what nic.LongestRun asks.
+func (p *port) LongestRun(*wire.Path, int) int {
+	if !p.node.w.plan.Runs {
+		return 0
+	}
+	return wire.MaxRun
+}
+
+// StaysHere is what nic.StaysHere asks: runs count as those of a device.
+func (p *port) StaysHere(*wire.Path) bool { return p.node.w.plan.Runs }
 
 // apart takes a frame apart.
 func (p *port) apart(f *wire.Frame) []wire.Frame {

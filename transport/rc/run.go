@@ -32,10 +32,10 @@ func (e *Engine) ReceiveRun(now clock.Time, p *wire.Packet) (active, taken bool)
 func (r *requester) runOf(w *work, budget int) int {
 	i := r.cursor.packet
 	// The first and the last packet are of other kinds, and so is who keeps to a pace, or asks with a probe.
-	if !r.e.path.Runs || i == 0 || i+2 >= w.packets || w.answered() || w.inline || r.e.pace.Rate() != 0 || r.probe.active {
+	if r.e.path.MaxRun < 2 || i == 0 || i+2 >= w.packets || w.answered() || w.inline || r.e.pace.Rate() != 0 || r.probe.active {
 		return 1
 	}
-	n := int(min(w.packets-1-i, wire.MaxRun))
+	n := min(int(w.packets-1-i), r.e.path.MaxRun)
 	n = min(n, r.window.size-r.inFlight(w), r.ackEvery()-r.unasked, r.e.fitting(budget))
 	if psn := w.first.Add(i); psn != r.nxt {
 		n = min(n, int(distance(psn, r.nxt))) // those sent before
@@ -46,10 +46,10 @@ func (r *requester) runOf(w *work, budget int) int {
 // runOf returns how many responses of a READ may go next, the first of which may.
 func (r *responder) runOf(a *answer, budget int) int {
 	mtu := uint64(r.e.mtu)
-	if !r.e.path.Runs || !a.begun || a.left <= 2*mtu || r.e.pace.Rate() != 0 {
+	if r.e.path.MaxRun < 2 || !a.begun || a.left <= 2*mtu || r.e.pace.Rate() != 0 {
 		return 1
 	}
-	return min(int(min((a.left-1)/mtu, wire.MaxRun)), r.e.fitting(budget))
+	return min(int(min((a.left-1)/mtu, uint64(r.e.path.MaxRun))), r.e.fitting(budget))
 }
 
 // fitting returns how many full packets a budget is used up by, which the last may exceed.

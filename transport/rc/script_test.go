@@ -65,7 +65,7 @@ func at(d time.Duration) clock.Time { return clock.Time(d) }
 
 var (
 	testPath = &wire.Path{HopLimit: 64, SourcePort: 0xc123}
-	runsPath = &wire.Path{HopLimit: 64, SourcePort: 0xc123, Runs: true}
+	runsPath = &wire.Path{HopLimit: 64, SourcePort: 0xc123, MaxRun: wire.MaxRun}
 )
 
 // newScript makes an engine in RTS: path MTU 1024, first PSN 100 for sending and 500 for receiving, no timer, retry_cnt

@@ -6,6 +6,7 @@ import (
 
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/nic"
+	"github.com/softnic/softnicd/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,13 +43,22 @@ type Inbox struct {
 	names    []byte
 	controls []byte
 
-	ask         int // messages to ask for
-	count, next int // messages received, and the one that Next returns
+	received     Received
+	ask          int // messages to ask for
+	count, given int // messages received, and how many of them Next has returned
+
+	// Datagram and SL are what the datagrams of the current message have in common.
+	Datagram wire.Datagram
+	SL       uint8
+	splitter
+	open     func(*Received)
+	counters *nic.PortCounters
 }
 
-// Init makes buffers for messages of at most size bytes.
-func (in *Inbox) Init(size int) {
-	in.size, in.ask = size, fewMessages
+// Init makes buffers for messages of at most size bytes. open is told of each that Recv takes up, and calls Begin unless there
+// is nothing in it; c counts packets and what is none.
+func (in *Inbox) Init(size int, open func(*Received), c *nic.PortCounters) {
+	in.size, in.ask, in.open, in.counters = size, fewMessages, open, c
 	in.buffers = make([]byte, recvMessages*size)
 	in.names = make([]byte, recvMessages*NameSize)
 	in.controls = make([]byte, recvMessages*recvControlSize)
@@ -67,26 +77,23 @@ type Received struct {
 	Truncated bool
 }
 
-// Next returns the messages of the last Fill, one after another.
-func (in *Inbox) Next() (r Received, ok bool) {
-	if in.next == in.count {
-		return r, false
+// Next returns the messages of the last Fill, one after another, and then nil. Each is good until the next.
+func (in *Inbox) Next() *Received {
+	if in.given == in.count {
+		return nil
 	}
-	i := in.next
-	in.next++
-	m := &in.messages[i]
-	r = Received{in.from[i], in.buffers[i*in.size:][:m.n], in.names[i*NameSize:][:NameSize], nil, m.Truncated()}
+	i := in.given
+	in.given++
+	m, r := &in.messages[i], &in.received
+	*r = Received{in.from[i], in.buffers[i*in.size:][:m.n], in.names[i*NameSize:][:NameSize], nil, m.Truncated()}
 	// What follows the length is of an earlier message.
 	r.Control = in.controls[i*recvControlSize:][:min(m.controlLen, recvControlSize)]
-	return r, true
+	return r
 }
-
-// Pending returns how many messages Next will return.
-func (in *Inbox) Pending() int { return in.count - in.next }
 
 // Fill receives messages from whichever sockets have some; epoll watches them all.
 func (in *Inbox) Fill(epoll int) bool {
-	in.count, in.next = 0, 0
+	in.count, in.given = 0, 0
 	if len(in.Sockets) == 1 {
 		in.fillFrom(in.Sockets[0])
 		in.adapt()

@@ -18,9 +18,12 @@ type Outbox struct {
 	// Messages are the groups; the one behind them all, Messages[MaxMessages], is for frames by themselves.
 	Messages [MaxMessages + 1]Message
 	groups   int
-	count    [MaxMessages]int // frames in each
-	bytes    [MaxMessages]int
+	sizes    [MaxMessages]groupSize
+	single   *wire.Burst // the packets of a run that the kernel refused
 }
+
+// groupSize is what a group consists of.
+type groupSize struct{ frames, packets, bytes int }
 
 // Addresser finishes Messages[k]: where it goes, and of how many segments of which size it consists. One segment may be
 // shorter, the last. headers are the bytes reserved in front.
@@ -37,44 +40,55 @@ func (o *Outbox) Reset() {
 // Full reports whether there is room for another group.
 func (o *Outbox) Full() bool { return o.groups == MaxMessages }
 
-// Group makes one message of the first frames: those of one path and one length, the last of which may be shorter, with
-// so many bytes of headers in front. path is that of the first with the source port that they really leave by. It returns
-// how many; 0 without an error when there is no room. An error is the fault of the frame behind them.
+// LongestRun returns of how many packets of a size a run may consist: of no more than a group. It is what nic.LongestRun asks.
+func (o *Outbox) LongestRun(size int) int {
+	if !o.GSO || size > MaxDatagram {
+		return 0
+	}
+	return min(MaxSegments, MaxDatagram/size)
+}
+
+// Group makes one message of the first frames: those of one path whose packets have one length, the last of which may be
+// shorter, with so many bytes of headers in front. path is that of the first with the source port that they really leave by. It
+// returns how many; 0 without an error when there is no room. An error is the fault of the frame behind them.
 func (o *Outbox) Group(frames []wire.Frame, path *wire.Path, headers int, a Addresser) (n int, err error) {
-	size := frames[0].Len()
+	size := frames[0].PacketLen()
 	if size > MaxDatagram || !o.Room(&frames[0], headers) {
 		return 0, nil
 	}
 	limit := 1
 	if o.GSO {
-		limit = min(len(frames), MaxSegments)
+		limit = MaxSegments
 	}
 	o.begin()
 	var front []byte
 	if headers > 0 {
 		front = o.reserve(headers)
 	}
-	bytes := 0
-	for n < limit {
+	var sum groupSize
+	for n < len(frames) && sum.packets < limit {
 		f := &frames[n]
-		length := f.Len()
-		if f.Path != frames[0].Path || length > size || bytes+length > MaxDatagram || !o.Room(f, 0) {
+		packets, bytes, each := f.Packets(), f.Len(), f.PacketLen()
+		if f.Path != frames[0].Path || each > size || each < size && packets > 1 || sum.packets+packets > limit ||
+			sum.bytes+bytes > MaxDatagram || !o.Room(f, 0) {
 			break
 		}
-		if err = o.add(f, path, uint16(n)); err != nil {
+		if err = o.add(f, path, uint16(sum.packets)); err != nil {
 			break
 		}
 		n++
-		bytes += length
-		if length < size {
+		sum.packets += packets
+		sum.bytes += bytes
+		if each < size {
 			break
 		}
 	}
 	if n == 0 {
 		return 0, err
 	}
-	o.count[o.groups], o.bytes[o.groups] = n, bytes
-	a.Address(o.groups, front, o.message(), n, size, bytes)
+	sum.frames = n
+	o.sizes[o.groups] = sum
+	a.Address(o.groups, front, o.message(), sum.packets, size, sum.bytes)
 	o.groups++
 	return n, err
 }
@@ -85,18 +99,19 @@ func (o *Outbox) Flush(now clock.Time, fd int, frames []wire.Frame, resend Resen
 	for k := 0; k < o.groups; {
 		n, errno := Sendmmsg(fd, o.Messages[k:o.groups])
 		if errno == 0 {
-			var bytes uint64
-			first := done
+			var packets, bytes int
 			for ; n > 0; n-- {
-				done += o.count[k]
-				bytes += uint64(o.bytes[k])
+				g := &o.sizes[k]
+				done += g.frames
+				packets += g.packets
+				bytes += g.bytes
 				k++
 			}
-			o.Counters.SentPackets.Add(uint64(done - first))
-			o.Counters.SentBytes.Add(bytes)
+			o.Counters.SentPackets.Add(uint64(packets))
+			o.Counters.SentBytes.Add(uint64(bytes))
 			continue
 		}
-		count := o.count[k]
+		g := &o.sizes[k]
 		switch errno {
 		case unix.EINTR:
 			continue
@@ -108,21 +123,21 @@ func (o *Outbox) Flush(now clock.Time, fd int, frames []wire.Frame, resend Resen
 			// Gathered payload was unmapped after its ICRC was made.
 		case unix.EIO:
 			// A device without checksum offload refuses groups on some kernels.
-			if count > 1 && o.GSO {
+			if g.packets > 1 && o.GSO {
 				o.GSO = false
 				o.Log.Warn("the kernel refuses to split UDP datagrams; sending them one by one", "err", errno)
 			}
 		case unix.EINVAL, unix.EMSGSIZE, unix.ENOPROTOOPT, unix.EOPNOTSUPP:
 			// Perhaps only as a group: its segments exceed the MTU, or IPsec is in the way.
 		default:
-			o.Lose(now, frames[done].Path, count, errno)
-			done += count
+			o.Lose(now, frames[done].Path, g.packets, errno)
+			done += g.frames
 			k++
 			continue
 		}
-		n, err := o.resend(now, fd, frames[done:done+count], resend)
+		n, err := o.resend(now, fd, frames[done:done+g.frames], resend)
 		done += n
-		if n < count || err != nil {
+		if n < g.frames || err != nil {
 			return done, err
 		}
 		k++
@@ -136,13 +151,25 @@ type Resender interface {
 	Path(f *wire.Frame) (path *wire.Path, headers int)
 }
 
-// resend sends the frames of a group that the kernel refused, each by itself and as a copy. If it was the payload of one
+// resend sends the packets of a group that the kernel refused, each by itself and as a copy. If it was the payload of one
 // that could not be read, this finds which; if it was the group as such, they travel all the same. What is still refused
-// is lost.
+// is lost, and so is the rest of a run on the way of which the network is congested.
 func (o *Outbox) resend(now clock.Time, fd int, frames []wire.Frame, r Resender) (done int, err error) {
 	const k = MaxMessages // groups behind this one wait in the other messages, and in the arena
 	for i := range frames {
 		f := &frames[i]
+		if f.Packets() > 1 {
+			if o.single == nil {
+				o.single = wire.NewBurst(wire.MaxRun)
+			}
+			o.single.Split(f)
+			n, err := o.resend(now, fd, o.single.Frames(), r)
+			o.single.Consume(o.single.Len())
+			if err != nil || n == 0 {
+				return i, err
+			}
+			continue
+		}
 		path, headers := r.Path(f)
 		b, v, err := o.alone(f, headers, path)
 		if err != nil {

@@ -33,6 +33,7 @@ type Stage struct {
 	length int
 	arena  []byte
 	single []byte
+	pieces [wire.MaxPieces]wire.Piece // what one packet of a run has of its payload
 }
 
 // Init makes the memory.
@@ -52,7 +53,7 @@ func (s *Stage) message() []Iovec { return s.iovecs[s.first:s.used] }
 
 // Room reports whether a frame fits, whichever way it is added, and n bytes in front of it.
 func (s *Stage) Room(f *wire.Frame, n int) bool {
-	need := len(f.Payload()) + 3
+	need := len(f.Payload()) + 3*f.Packets()
 	return cap(s.arena)-len(s.arena) >= n+f.Len() && maxIovecs-s.used >= need && maxIovLen-(s.used-s.first) >= need
 }
 
@@ -66,36 +67,34 @@ func (s *Stage) reserve(n int) []byte {
 
 // add puts a frame behind the last: by reference if its owner promised to leave the payload alone and it is worth it,
 // else as a copy, with the ICRC made over the copy, since the owner may write what we read. The ICRC is that of a
-// datagram along path with the IPv4 identification id. The error is the fault of the frame's payload.
+// datagram along path with the IPv4 identification id; the packets of a run count from there. The error is the fault of the
+// frame's payload.
 func (s *Stage) add(f *wire.Frame, path *wire.Path, id uint16) error {
-	sum := s.checksum(f, path, id)
-	if f.Stable && f.PayloadLen() >= gatherFrom {
-		if ok, err := s.gather(f, sum); ok {
+	if n := f.PacketLen(); n != s.length {
+		s.prefix, s.length = wire.StartChecksum(path, udpHeader+n, 0), n
+	}
+	if f.Stable && f.PayloadLen() >= gatherFrom*f.Packets() {
+		if ok, err := s.gather(f, path, id); ok {
 			return err
 		}
 	}
 	begin := len(s.arena)
-	b, err := copyFrame(s.arena, f, sum)
-	if err != nil {
-		return err
+	b := s.arena
+	var err error
+	for i := range f.Packets() {
+		if b, err = s.copyPacket(b, f, i, s.prefix.Numbered(path, id+uint16(i))); err != nil {
+			return err
+		}
 	}
 	s.arena = b
 	s.append(b[begin:])
 	return nil
 }
 
-// checksum begins the ICRC of a frame: everything in front of its payload. The frames of a message are of one path.
-func (s *Stage) checksum(f *wire.Frame, path *wire.Path, id uint16) wire.Checksum {
-	if n := f.Len(); n != s.length {
-		s.prefix, s.length = wire.StartChecksum(path, udpHeader+n, 0), n
-	}
-	return s.prefix.Numbered(path, id).BTH(f.Header())
-}
-
 // alone copies a frame, with n bytes in front of it for the caller to fill in, where it disturbs no message. The bytes
 // and the iovec are good until the next call.
 func (s *Stage) alone(f *wire.Frame, n int, path *wire.Path) ([]byte, []Iovec, error) {
-	b, err := copyFrame(s.single[:n], f, wire.StartChecksum(path, udpHeader+f.Len(), 0).BTH(f.Header()))
+	b, err := s.copyPacket(s.single[:n], f, 0, wire.StartChecksum(path, udpHeader+f.Len(), 0))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,12 +102,23 @@ func (s *Stage) alone(f *wire.Frame, n int, path *wire.Path) ([]byte, []Iovec, e
 	return b, s.iovecs[maxIovecs:], nil
 }
 
-// copyFrame appends the whole datagram to b, which has room for it. sum is its checksum so far.
-func copyFrame(b []byte, f *wire.Frame, sum wire.Checksum) ([]byte, error) {
-	b = append(b, f.Header()...)
+// copyPacket appends the datagram of the i-th packet of a frame to b, which has room for it. sum is the checksum of what is in
+// front of its BTH.
+func (s *Stage) copyPacket(b []byte, f *wire.Frame, i int, sum wire.Checksum) ([]byte, error) {
+	pieces, length := f.Payload(), f.PayloadLen()
+	if n := f.Packets(); n > 1 {
+		length /= n
+		pieces = s.pieces[:0]
+		for part := range wire.Parts(f.Payload(), i*length, length) {
+			pieces = append(pieces, part)
+		}
+	}
+	begin := len(b)
+	b = f.AppendHeader(b, i)
 	body := len(b)
-	b = b[:body+f.PayloadLen()]
-	if err := dma.ReadPieces(b[body:], f.Payload()); err != nil {
+	sum = sum.BTH(b[begin:])
+	b = b[:body+length]
+	if err := dma.ReadPieces(b[body:], pieces); err != nil {
 		return nil, err
 	}
 	b = append(b, zeros[:f.Pad()]...)
@@ -120,47 +130,57 @@ func copyFrame(b []byte, f *wire.Frame, sum wire.Checksum) ([]byte, error) {
 
 var zeros [4]byte
 
-// gather refers to the payload where it lies, between a header and a trailer in the arena. It does nothing and returns
-// false if some of the memory cannot be addressed.
-func (s *Stage) gather(f *wire.Frame, sum wire.Checksum) (ok bool, err error) {
-	pieces := f.Payload()
+// gather refers to the payload where it lies, between headers and trailers in the arena. It does nothing and returns false if
+// some of the memory cannot be addressed.
+func (s *Stage) gather(f *wire.Frame, path *wire.Path, id uint16) (ok bool, err error) {
+	for i := range f.Payload() {
+		if bytesOf(&f.Payload()[i]) == nil {
+			return false, nil
+		}
+	}
 	begin, used, last := len(s.arena), s.used, Iovec{}
 	if used > 0 {
 		last = s.iovecs[used-1]
 	}
-	undo := func() {
+	err = dma.Guarded(func() { s.refer(f, path, id) })
+	if err != nil {
 		s.arena, s.used = s.arena[:begin], used
 		if used > 0 {
 			s.iovecs[used-1] = last
 		}
 	}
-	s.arena = append(s.arena, f.Header()...)
-	s.append(s.arena[begin:])
-	for i := range pieces {
-		b := pieces[i].Mem.Bytes(pieces[i].Off, pieces[i].Len)
-		if b == nil {
-			undo()
-			return false, nil
-		}
-		s.append(b)
-	}
-	err = dma.Guarded(func() {
-		for i := range pieces {
-			sum = sum.Update(pieces[i].Mem.Bytes(pieces[i].Off, pieces[i].Len))
-		}
-	})
-	if err != nil {
-		undo()
-		return true, err
-	}
-	at := len(s.arena)
-	s.arena = append(s.arena, zeros[:f.Pad()]...)
-	sum = sum.Update(s.arena[at:])
-	s.arena = s.arena[:len(s.arena)+wire.ICRCSize]
-	sum.Put(s.arena[len(s.arena)-wire.ICRCSize:])
-	s.append(s.arena[at:])
-	return true, nil
+	return true, err
 }
+
+// refer adds the packets of a frame whose payload can be addressed.
+func (s *Stage) refer(f *wire.Frame, path *wire.Path, id uint16) {
+	pieces, length := f.Payload(), f.PayloadLen()/f.Packets()
+	var body []byte
+	for i := range f.Packets() {
+		at := len(s.arena)
+		s.arena = f.AppendHeader(s.arena, i)
+		s.append(s.arena[at:])
+		sum := s.prefix.Numbered(path, id+uint16(i)).BTH(s.arena[at:])
+		for left := length; left > 0; {
+			if len(body) == 0 {
+				body, pieces = bytesOf(&pieces[0]), pieces[1:]
+			}
+			part := body[:min(left, len(body))]
+			s.append(part)
+			sum = sum.Update(part)
+			body, left = body[len(part):], left-len(part)
+		}
+		at = len(s.arena)
+		s.arena = append(s.arena, zeros[:f.Pad()]...)
+		sum = sum.Update(s.arena[at:])
+		s.arena = s.arena[:len(s.arena)+wire.ICRCSize]
+		sum.Put(s.arena[len(s.arena)-wire.ICRCSize:])
+		s.append(s.arena[at:])
+	}
+}
+
+// bytesOf returns a piece of payload in place; nil if it cannot be addressed.
+func bytesOf(p *wire.Piece) []byte { return p.Mem.Bytes(p.Off, p.Len) }
 
 // append adds bytes to the message, to the last iovec if they follow it in memory: a group of copied frames is one, and
 // a trailer and the next header are.
