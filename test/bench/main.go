@@ -90,7 +90,9 @@ func bench(rounds int, length time.Duration, binary, only string) error {
 		return fmt.Errorf("no path is called %q", only)
 	}
 	slices.Sort(s.lines)
-	fmt.Printf("\ncache-line round trip between two threads: median %.0f ns, from %.0f to %.0f ns\n", median(s.lines), s.lines[0], s.lines[len(s.lines)-1])
+	slices.Sort(s.taken)
+	fmt.Printf("\ncache line between two threads: round trip median %.0f ns, from %.0f to %.0f ns; taken back for writing %.0f ns, from %.0f to %.0f ns\n",
+		median(s.lines), s.lines[0], s.lines[len(s.lines)-1], median(s.taken), s.taken[0], s.taken[len(s.taken)-1])
 	return nil
 }
 
@@ -124,6 +126,7 @@ func (s *suite) rounds(r *row, rounds int) error {
 	var a, b []float64
 	for range rounds {
 		s.lines = append(s.lines, cacheLine(20*time.Millisecond))
+		s.taken = append(s.taken, takingBack(20*time.Millisecond))
 		if st.against != nil {
 			v, err := st.against()
 			if err != nil {

@@ -21,6 +21,7 @@ type suite struct {
 	errors             io.Writer         // what daemons say goes there
 	env                []string          // of daemons, beside ours
 	lines              []float64         // round trips of a cache line
+	taken              []float64         // what it costs to take one back
 	crowds             map[crowd]*hosted // that are there already
 }
 
