@@ -31,6 +31,12 @@ const (
 	// answerLooks is how often hearAnswer looks, half a microsecond apart, but for no longer than answerTime.
 	answerLooks = 4
 	answerTime  = 10 * time.Microsecond
+	// eagerLooks is how often it looks before that without yielding, for no longer than eagerTime.
+	eagerLooks = 128
+	eagerTime  = 3 * time.Microsecond
+	// hush is how long the port is left alone when the answer came then: nothing else can come meanwhile, and who shares the
+	// processor, the peer's shard perhaps, has it so much earlier.
+	hush = 4 * time.Microsecond
 	// drainPackets bounds that, and quiesce. A local ring holds fewer.
 	drainPackets = 1 << 16
 )
@@ -42,6 +48,8 @@ type shard struct {
 	index int
 	port  Port
 	now   clock.Time // of this round
+	eager eager
+	hush  clock.Time // until when the port is left alone
 	// stamp is the time for completions: read when their cause was seen, since a round may have begun, on a busy machine,
 	// long before the request was even posted.
 	stamp clock.Time
@@ -127,11 +135,12 @@ func (s *shard) round(now clock.Time) (busy bool) {
 	received := s.receive(now, limit)
 	busy = received > 0 || busy
 	// A message by itself, or with the acknowledgement of what it answers.
-	if received <= 2 && s.delivered == 1 && s.sched.ready == 1 {
-		s.hearAnswer()
-	}
+	swift := received <= 2 && s.delivered == 1 && s.sched.ready == 1 && !s.dev.cfg.Manual && s.hearAnswer()
 	busy = s.expire(now) || busy
 	busy = s.transmit(now) || busy
+	if swift && s.sched.ready == 0 && s.burst.Len() == 0 {
+		s.hush = s.time().Add(hush)
+	}
 	if !busy && len(s.parts) > nearBells {
 		busy = s.doorbells(true)
 	}
@@ -141,12 +150,22 @@ func (s *shard) round(now clock.Time) (busy bool) {
 // hearAnswer gives an application that has just been told of a message a moment to answer it. The acknowledgement then leaves
 // by the same system call as the answer, and in the same group if they have one length; it would be in the way otherwise, since
 // a datagram costs the kernel 3 us. Nobody waits longer than that for an application that has nothing to say; and where others
-// compute, who yields has lost the processor for milliseconds, and does it once at most.
-func (s *shard) hearAnswer() {
+// compute, who yields has lost the processor for milliseconds, and does it once at most. It reports whether the answer came
+// without yielding.
+func (s *shard) hearAnswer() (swift bool) {
 	begun := s.time()
-	for i := 0; i < answerLooks && !s.dev.cfg.Manual && !s.doorbells(false) && s.time().Sub(begun) < answerTime; i++ {
+	if s.eager.tries() {
+		for i := 0; i < eagerLooks && !swift && s.time().Sub(begun) < eagerTime; i++ {
+			swift = s.doorbells(false)
+		}
+		if s.eager.learn(swift); swift {
+			return true
+		}
+	}
+	for i := 0; i < answerLooks && !s.doorbells(false) && s.time().Sub(begun) < answerTime; i++ {
 		s.moment()
 	}
+	return false
 }
 
 // next returns when the next round has something to do if nothing arrives.
@@ -170,6 +189,9 @@ const congestionPause = 100 * time.Microsecond
 // receive takes packets from the port until it has none or limit is reached, and returns how many there were. It stops
 // where another shard has no room for what there may be.
 func (s *shard) receive(now clock.Time, limit int) (n int) {
+	if s.hush.After(now) {
+		return 0
+	}
 	for n < limit {
 		room := s.clearance()
 		if s.roads.stalled = room == 0; s.roads.stalled {
