@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
+	"time"
 
 	"gonum.org/v1/plot"
 )
 
-// axis is how the horizontal axis of a figure counts.
+// axis is how an axis counts.
 type axis int
 
 const (
@@ -15,6 +17,7 @@ const (
 	wholeAxis      // whole numbers
 	countAxis      // powers of ten
 	bytesAxis      // powers of two
+	timeAxis       // microseconds, by powers of ten
 )
 
 func (a axis) put(x *plot.Axis) {
@@ -25,6 +28,8 @@ func (a axis) put(x *plot.Axis) {
 		x.Scale, x.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
 	case bytesAxis:
 		x.Scale, x.Tick.Marker = plot.LogScale{}, plot.TickerFunc(sizes)
+	case timeAxis:
+		x.Scale, x.Tick.Marker = plot.LogScale{}, plot.TickerFunc(times)
 	}
 }
 
@@ -47,6 +52,17 @@ func decades(low, high float64) (ticks []plot.Tick) {
 				}
 				ticks = append(ticks, plot.Tick{Value: v, Label: label})
 			}
+		}
+	}
+	return ticks
+}
+
+// times are decades of microseconds, with units.
+func times(low, high float64) []plot.Tick {
+	ticks := decades(low, high)
+	for i := range ticks {
+		if t := &ticks[i]; t.Label != "" {
+			t.Label = strings.Replace(time.Duration(t.Value*float64(time.Microsecond)).Round(time.Nanosecond).String(), "µ", "u", 1)
 		}
 	}
 	return ticks

@@ -48,7 +48,7 @@ type figure struct {
 type panel struct {
 	title string
 	y     string
-	log   bool
+	scale axis
 	lines []line
 }
 
@@ -64,14 +64,14 @@ func p99(p *point) float64  { return p.P99 }
 func msg(p *point) float64  { return p.Msg / 1e6 }
 
 var (
-	throughput = panel{"Throughput", "Gbit/s", false, []line{{of: gbit}}}
-	rate       = panel{"Throughput", "million messages a second", true, []line{{of: msg}}}
-	completion = panel{"From posting to completion: median, 99 % (dashed)", "us", true, []line{{of: p50}, {p99, true}}}
+	throughput = panel{"Throughput", "Gbit/s", plainAxis, []line{{of: gbit}}}
+	rate       = panel{"Throughput", "million messages a second", countAxis, []line{{of: msg}}}
+	completion = panel{"Post to completion: median, dashed 99 %", "", timeAxis, []line{{of: p50}, {p99, true}}}
 )
 
 var figures = []figure{
-	{"size", "bytes of a message", bytesAxis, panel{"Throughput of SEND, one queue pair", "Gbit/s", true, []line{{of: gbit}}},
-		panel{"Latency of SEND, half a round trip: median, 99 % (dashed)", "us", true, []line{{of: p50}, {p99, true}}}},
+	{"size", "bytes of a message", bytesAxis, panel{"SEND, one queue pair: throughput", "Gbit/s", countAxis, []line{{of: gbit}}},
+		panel{"Half a round trip: median, dashed 99 %", "", timeAxis, []line{{of: p50}, {p99, true}}}},
 	{"qps", "queue pairs", countAxis, throughput, completion},
 	{"loss", "packets lost, %", plainAxis, throughput, completion},
 	{"shards", "shards of each daemon", wholeAxis, rate, completion},
@@ -147,6 +147,7 @@ func (f *figure) draw(p *panel, all []curve) (*plot.Plot, error) {
 	d.Title.TextStyle.Font.Size = 11
 	d.Legend.Top, d.Legend.Left = true, true
 	d.Legend.TextStyle.Font.Size = 9
+	d.Legend.Padding = vg.Millimeter
 	colour := map[string]int{}
 	for i := range all {
 		c := &all[i]
@@ -178,8 +179,8 @@ func (f *figure) draw(p *panel, all []curve) (*plot.Plot, error) {
 		}
 	}
 	f.scale.put(&d.X)
-	if p.log {
-		d.Y.Scale, d.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
+	p.scale.put(&d.Y)
+	if p.scale != plainAxis {
 		d.Y.Max *= math.Pow(d.Y.Max/d.Y.Min, 0.3) // room for the legend
 	} else {
 		d.Y.Min, d.Y.Max = 0, d.Y.Max*1.3
