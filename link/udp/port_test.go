@@ -270,9 +270,11 @@ func TestIdentification(t *testing.T) {
 	for _, cfg := range []Config{{}, {NoOffload: true}} {
 		from, to, path := openPair(t, cfg)
 		out := wire.NewBurst(16)
-		for i := range 10 {
-			add(t, out, path, wire.RCSendOnly, uint32(i), true, &wire.Buffer{B: fill(1024, 1)}, 1024)
+		add(t, out, path, wire.RCSendMiddle, 0, true, &wire.Buffer{B: fill(1024, 1)}, 1024)
+		for i, stable := range []bool{true, false} {
+			add(t, out, path, wire.RCSendMiddle, uint32(1+4*i), stable, &wire.Buffer{B: fill(4*1024, 1)}, 4*1024).SetRun(4)
 		}
+		add(t, out, path, wire.RCSendMiddle, 9, false, &wire.Buffer{B: fill(1024, 1)}, 1024)
 		sendAll(t, from, out, func() {})
 		packets := make([]wire.Packet, 1)
 		for i := range 10 {

@@ -82,11 +82,41 @@ var deviceMutants = []mutant{
 		name: "every segment of a GSO group has the IPv4 identification 0",
 		edits: []edit{{
 			"link/internal/batch/outbox.go",
-			`if err = o.add(f, path, uint16(n)); err != nil {`,
+			`if err = o.add(f, path, uint16(sum.packets)); err != nil {`,
 			`if err = o.add(f, path, 0); err != nil {`,
 		}},
 		tests:  []string{"link/udp TestIdentification"},
 		unseen: "its network has no GSO",
+	},
+	{
+		name: "every packet of a run has the IPv4 identification of the first",
+		edits: []edit{{
+			"link/internal/batch/stage.go",
+			`sum := s.prefix.Numbered(path, id+uint16(i)).BTH(s.arena[at:])`,
+			`sum := s.prefix.Numbered(path, id).BTH(s.arena[at:])`,
+		}},
+		tests:  []string{"link/udp TestIdentification"},
+		unseen: "its network has no GSO",
+	},
+	{
+		name: "packets are joined to a run whatever their numbers",
+		edits: []edit{{
+			"wire/join.go",
+			`last&0xffffff == (first+uint32(n))&0xffffff`,
+			`true`,
+		}},
+		tests:  []string{"wire TestJoinRefuses"},
+		unseen: "its network has no GRO",
+	},
+	{
+		name: "the ICRC of packets that are joined to a run is not checked",
+		edits: []edit{{
+			"wire/join.go",
+			`|| !d.checkICRC(headers) {`,
+			`{`,
+		}},
+		tests:  []string{"wire TestJoinRefuses"},
+		unseen: "its network has no GRO",
 	},
 	{
 		name: "packets from anybody are heard",
