@@ -314,9 +314,24 @@ func TestPerfLost(t *testing.T) {
 	} {
 		plan := perfPlan{Test: c.test, Service: c.service, Size: 100, Both: c.both}
 		plan.definition, _ = findPerfTest(c.test)
-		r := newPerfResult(&plan, perfShare{Sent: 100, Received: 85, BytesPerS: 1e9}, perfShare{Sent: 100, Received: 75, BytesPerS: 1e9}, new(histogram), 0)
+		r := newPerfResult(&plan, perfShare{Sent: 100, Received: 85, BytesPerS: 1e9}, perfShare{Sent: 100, Received: 75, BytesPerS: 1e9}, new(histogram))
 		if r.Lost != c.lost || math.Abs(r.GbitPerS-c.gbit) > 1e-9 {
 			t.Errorf("%+v: lost %d, %v Gbit/s", c, r.Lost, r.GbitPerS)
+		}
+	}
+}
+
+// The best moment of a test in which both sides send is not below its average.
+func TestPerfPeak(t *testing.T) {
+	for _, c := range []struct {
+		both bool
+		peak float64
+	}{{false, 16}, {true, 40}} {
+		plan := perfPlan{Test: "write-bw", Service: "rc", Size: 100, Both: c.both}
+		plan.definition, _ = findPerfTest(plan.Test)
+		r := newPerfResult(&plan, perfShare{Sent: 100, BytesPerS: 1e9, Peak: 2e9}, perfShare{Sent: 100, BytesPerS: 2e9, Peak: 3e9}, new(histogram))
+		if math.Abs(r.GbitPeak-c.peak) > 1e-9 {
+			t.Errorf("both sides %v: a peak of %v Gbit/s, want %v", c.both, r.GbitPeak, c.peak)
 		}
 	}
 }

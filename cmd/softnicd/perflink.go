@@ -65,6 +65,7 @@ type perfShare struct {
 	Sent        int64         `json:"sent"`
 	Received    int64         `json:"received"` // by receive requests
 	BytesPerS   float64       `json:"bytes_per_s"`
+	Peak        float64       `json:"peak"` // bytes a second, in the best moment
 	CPU         time.Duration `json:"cpu"`
 	Events      uint64        `json:"events"`
 	Completions uint64        `json:"completions"`

@@ -108,7 +108,6 @@ func perfOne(ctx context.Context, plan perfPlan, h perfHost, link *perfLink, cli
 	defer shown.stop()
 	var share perfShare
 	var latency *histogram
-	var best float64
 	if plan.definition.latency {
 		g := &pingPong{perfPeer: p, client: client, tell: shown}
 		share, err = g.run()
@@ -116,7 +115,7 @@ func perfOne(ctx context.Context, plan perfPlan, h perfHost, link *perfLink, cli
 	} else {
 		s := &stream{perfPeer: p, sending: client || plan.Both, receiving: plan.receives() && (!client || plan.Both), tell: shown}
 		share, err = s.run()
-		latency, best = &s.latency, s.peak.best
+		latency = &s.latency
 	}
 	if err == nil {
 		err = p.untilPeerDone(ctx)
@@ -131,7 +130,7 @@ func perfOne(ctx context.Context, plan perfPlan, h perfHost, link *perfLink, cli
 	if err != nil {
 		return nil, err
 	}
-	return newPerfResult(&plan, share, both, latency, best), nil
+	return newPerfResult(&plan, share, both, latency), nil
 }
 
 // untilPeerDone waits for the peer to have sent everything too.

@@ -43,6 +43,7 @@ func (g *pingPong) run() (perfShare, error) {
 	share := perfShare{Sent: g.lane().sent}
 	if g.latency.n > 0 {
 		share.BytesPerS = float64(g.plan.Size) * float64(g.latency.n) / (g.latency.sum / 1e9)
+		share.Peak = share.BytesPerS // there are no stretches
 	}
 	return share, err
 }

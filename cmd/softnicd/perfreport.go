@@ -44,10 +44,11 @@ type perfResult struct {
 }
 
 // newPerfResult joins what this side measured with both sides' totals. peer's rate counts only if it sent as well.
-func newPerfResult(plan *perfPlan, own, both perfShare, latency *histogram, peak float64) *perfResult {
-	rate, sent := own.BytesPerS, own.Sent
+func newPerfResult(plan *perfPlan, own, both perfShare, latency *histogram) *perfResult {
+	rate, peak, sent := own.BytesPerS, own.Peak, own.Sent
 	if plan.Both {
-		rate, sent = rate+both.BytesPerS, sent+both.Sent
+		// As perftest has it: the best moments of both, which need not be the same.
+		rate, peak, sent = rate+both.BytesPerS, peak+both.Peak, sent+both.Sent
 	}
 	lost := int64(0)
 	if !plan.reliable() && plan.receives() && !plan.definition.latency && sent > 0 {
@@ -60,7 +61,7 @@ func newPerfResult(plan *perfPlan, own, both perfShare, latency *histogram, peak
 	}
 	r := &perfResult{
 		Service: cmp.Or(plan.Service, "rc"), Lost: lost, Test: plan.Test, Size: plan.Size, QPs: plan.QPs, Messages: sent,
-		GbitPerS: rate * 8 / 1e9, MsgPerS: rate / float64(plan.Size), GbitPeak: max(peak*float64(plan.Size), own.BytesPerS) * 8 / 1e9,
+		GbitPerS: rate * 8 / 1e9, MsgPerS: rate / float64(plan.Size), GbitPeak: peak * 8 / 1e9,
 		Min: micro(latency.min), Max: micro(latency.max), Avg: latency.mean(), Stdev: latency.stdev(),
 		P50: latency.quantile(.5), P90: latency.quantile(.9), P99: latency.quantile(.99), P999: latency.quantile(.999),
 		P9999: latency.quantile(.9999), Verified: plan.Verify, Histogram: latency.bins(), latency: plan.definition.latency,

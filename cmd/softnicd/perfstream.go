@@ -89,6 +89,7 @@ func (s *stream) share() perfShare {
 	if took := end.Sub(s.from); took > 0 {
 		share.BytesPerS = float64(s.counted) * float64(s.plan.Size) / took.Seconds()
 	}
+	share.Peak = max(s.peak.best*float64(s.plan.Size), share.BytesPerS)
 	return share
 }
 
