@@ -86,14 +86,18 @@ func (in *Inbox) take() int {
 // judge parses in.Datagram. The identifications of a group count from that of the first, if the kernel was left to split it, or
 // if it was merged from datagrams that did so. The kernel merges datagrams of one constant identification too.
 func (in *Inbox) judge(p *wire.Packet) wire.Drop {
-	drop := wire.Parse(p, &in.Datagram)
-	if drop == wire.DropICRC && in.Datagram.IDKnown && in.Datagram.ID != in.first {
-		in.Datagram.ID = in.first
-		if drop = wire.Parse(p, &in.Datagram); drop == wire.Accepted {
+	d := &in.Datagram
+	drop := wire.Parse(p, d)
+	if drop == wire.DropICRC && d.IDKnown && d.ID != in.first {
+		counted := d.ID
+		d.ID = in.first
+		if drop = wire.Parse(p, d); drop == wire.Accepted {
 			in.step = 0
+		} else {
+			d.ID = counted
 		}
 	}
-	in.next = in.Datagram.ID + in.step // which wire.Parse may have found
+	in.next = d.ID + in.step // which wire.Parse may have found
 	p.SL = in.SL
 	return drop
 }
