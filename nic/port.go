@@ -44,8 +44,8 @@ func LongestRun(port Port, path *wire.Path, size int) int {
 	return 0
 }
 
-// GiveRuns asks a port to make runs of the packets that it received. Those of a run count in Recv like others: there are as many
-// as packets were asked for, at most, or one frame.
+// GiveRuns asks a port to make runs of the packets that it received. Each packet of a run counts in Recv: no more come than were
+// asked for.
 func GiveRuns(port Port) {
 	if p, ok := port.(interface{ GiveRuns() }); ok {
 		p.GiveRuns()

@@ -134,8 +134,11 @@ func (s *shard) round(now clock.Time) (busy bool) {
 	s.delivered = 0
 	received := s.receive(now, limit)
 	busy = received > 0 || busy
+	swift := false
 	// A message by itself, or with the acknowledgement of what it answers.
-	swift := received <= 2 && s.delivered == 1 && s.sched.ready == 1 && !s.dev.cfg.Manual && s.hearAnswer()
+	if received <= 2 && s.delivered == 1 && s.sched.ready == 1 && !s.dev.cfg.Manual {
+		swift = s.hearAnswer()
+	}
 	busy = s.expire(now) || busy
 	busy = s.transmit(now) || busy
 	if swift && s.sched.ready == 0 && s.burst.Len() == 0 {

@@ -36,15 +36,11 @@ type transmission struct {
 	path *wire.Path
 	hop  *hop
 	held []heldFrame // until it is known where they go
-	// The packets of a run that cannot go as a group: the kernel splits none, or it is not known where to.
-	apart *wire.Burst
 }
 
 func (t *transmission) init(cfg *Config, c *nic.PortCounters) {
-	t.GSO = !cfg.NoOffload
+	t.Outbox.Init(!cfg.NoOffload)
 	t.Losses = batch.Losses{Counters: c, Log: cfg.Log}
-	t.Stage.Init()
-	t.apart = wire.NewBurst(wire.MaxRun)
 	t.port = cfg.Port
 	t.names = make([]byte, (batch.MaxMessages+1)*unix.SizeofSockaddrLinklayer)
 	t.where.known = make(map[flow]*neighbour)
@@ -59,7 +55,8 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	t.now = now
 	for sent < len(frames) {
 		if f := &frames[sent]; f.Packets() > 1 && (!t.GSO || t.refusal(f) != 0) {
-			taken, err := nic.SendApart(p, now, f, t.apart)
+			// The kernel splits no groups any more, or it is not known where to.
+			taken, err := nic.SendApart(p, now, f, t.Apart)
 			if !taken {
 				return sent, err
 			}

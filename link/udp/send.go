@@ -24,17 +24,13 @@ type transmission struct {
 	names    []byte
 	controls []byte
 
-	apart *wire.Burst // the packets of a run, where the kernel does not split groups
-
 	port  uint16 // where to, in UDP
 	scope uint32 // of link-local addresses
 }
 
 func (t *transmission) init(cfg *Config) {
-	t.GSO = !cfg.NoOffload
+	t.Outbox.Init(!cfg.NoOffload)
 	t.port, t.scope = cfg.Port, uint32(cfg.Interface)
-	t.Stage.Init()
-	t.apart = wire.NewBurst(wire.MaxRun)
 	t.names = make([]byte, (batch.MaxMessages+1)*batch.NameSize)
 	t.controls = make([]byte, (batch.MaxMessages+1)*controlSize)
 }
@@ -63,8 +59,8 @@ func (p *Port) Send(now clock.Time, frames []wire.Frame) (sent int, err error) {
 	}
 	for sent < len(frames) {
 		if !p.out.GSO && frames[sent].Packets() > 1 {
-			// The kernel split groups when the run's path was made.
-			taken, err := nic.SendApart(p, now, &frames[sent], p.out.apart)
+			// The kernel has split groups until now.
+			taken, err := nic.SendApart(p, now, &frames[sent], p.out.Apart)
 			if !taken {
 				return sent, err
 			}

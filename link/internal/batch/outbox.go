@@ -19,7 +19,8 @@ type Outbox struct {
 	Messages [MaxMessages + 1]Message
 	groups   int
 	sizes    [MaxMessages]groupSize
-	single   *wire.Burst // the packets of a run that the kernel refused
+	// Apart is room for the packets of a run that cannot travel as a group (nic.SendApart).
+	Apart *wire.Burst
 }
 
 // groupSize is what a group consists of.
@@ -29,6 +30,12 @@ type groupSize struct{ frames, packets, bytes int }
 // shorter, the last. headers are the bytes reserved in front.
 type Addresser interface {
 	Address(k int, headers []byte, v []Iovec, segments, size, bytes int)
+}
+
+// Init makes the memory. GSO says that the kernel splits messages.
+func (o *Outbox) Init(gso bool) {
+	o.Stage.Init()
+	o.GSO, o.Apart = gso, wire.NewBurst(wire.MaxRun)
 }
 
 // Reset forgets all groups.
@@ -42,7 +49,7 @@ func (o *Outbox) Full() bool { return o.groups == MaxMessages }
 
 // LongestRun returns of how many packets of a size a run may consist: of no more than a group. It is what nic.LongestRun asks.
 func (o *Outbox) LongestRun(size int) int {
-	if !o.GSO || size > MaxDatagram {
+	if !o.GSO {
 		return 0
 	}
 	return min(MaxSegments, MaxDatagram/size)
@@ -159,12 +166,9 @@ func (o *Outbox) resend(now clock.Time, fd int, frames []wire.Frame, r Resender)
 	for i := range frames {
 		f := &frames[i]
 		if f.Packets() > 1 {
-			if o.single == nil {
-				o.single = wire.NewBurst(wire.MaxRun)
-			}
-			o.single.Split(f)
-			n, err := o.resend(now, fd, o.single.Frames(), r)
-			o.single.Consume(o.single.Len())
+			o.Apart.Split(f)
+			n, err := o.resend(now, fd, o.Apart.Frames(), r)
+			o.Apart.Consume(o.Apart.Len())
 			if err != nil || n == 0 {
 				return i, err
 			}
