@@ -83,6 +83,21 @@ func TestRunsOfRequests(t *testing.T) {
 		}
 		s.completes(success(1))
 	})
+	t.Run("as long as the path takes them", func(t *testing.T) {
+		s := newScript(t, runsOf(3))
+		s.post(write(9 * 1024))
+		s.expect(at(0), writeFirst(100, 1024), writeMiddle(101, 1024).times(3), writeMiddle(104, 1024).times(3),
+			writeMiddle(107, 1024), writeLast(108, 1024))
+		s.deliver(at(us), ack(108))
+		s.completes(success(1))
+	})
+	t.Run("a path that takes single ones", func(t *testing.T) {
+		s := newScript(t, runsOf(1))
+		s.post(write(4 * 1024))
+		s.expect(at(0), writeFirst(100, 1024), writeMiddle(101, 1024), writeMiddle(102, 1024), writeLast(103, 1024))
+		s.deliver(at(us), ack(103))
+		s.completes(success(1))
+	})
 	t.Run("pace", func(t *testing.T) {
 		s := newScript(t, takingRuns)
 		s.e.SetRate(1 << 40)
@@ -238,6 +253,13 @@ func TestRunsOfResponses(t *testing.T) {
 		s.deliver(at(0), readRequest(500, 0, 0).to(base, s.mr.RKey, 6*1024+1))
 		s.expect(at(0), response(wire.RCReadResponseFirst, 500, 0, 0).holds(pattern(0, 1024)),
 			readMiddle(501, 0, 1024).times(5).holds(pattern(1024, 5*1024)),
+			response(wire.RCReadResponseLast, 506, 0, 0).holds(pattern(6*1024, 1)))
+	})
+	t.Run("sent as long as the path takes them", func(t *testing.T) {
+		s := newScript(t, runsOf(3))
+		s.deliver(at(0), readRequest(500, 0, 0).to(base, s.mr.RKey, 6*1024+1))
+		s.expect(at(0), response(wire.RCReadResponseFirst, 500, 0, 0).holds(pattern(0, 1024)),
+			readMiddle(501, 0, 1024).times(3).holds(pattern(1024, 3*1024)), readMiddle(504, 0, 1024).times(2).holds(pattern(4*1024, 2*1024)),
 			response(wire.RCReadResponseLast, 506, 0, 0).holds(pattern(6*1024, 1)))
 	})
 	t.Run("the region ends earlier than it did", func(t *testing.T) {

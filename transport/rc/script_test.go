@@ -132,11 +132,14 @@ func ackTimeout(exp, retries uint8) func(*setup) {
 	return func(c *setup) { c.attr.Timeout, c.attr.RetryCnt = exp, retries }
 }
 
-func rnrRetry(n uint8) func(*setup)       { return func(c *setup) { c.attr.RNRRetry = n } }
-func retryCnt(n uint8) func(*setup)       { return func(c *setup) { c.attr.RetryCnt = n } }
-func maxRDAtomic(n uint8) func(*setup)    { return func(c *setup) { c.attr.MaxRDAtomic = n } }
-func pathMTU(m ib.MTU) func(*setup)       { return func(c *setup) { c.attr.PathMTU = m } }
-func takingRuns(c *setup)                 { c.path = runsPath }
+func rnrRetry(n uint8) func(*setup)    { return func(c *setup) { c.attr.RNRRetry = n } }
+func retryCnt(n uint8) func(*setup)    { return func(c *setup) { c.attr.RetryCnt = n } }
+func maxRDAtomic(n uint8) func(*setup) { return func(c *setup) { c.attr.MaxRDAtomic = n } }
+func pathMTU(m ib.MTU) func(*setup)    { return func(c *setup) { c.attr.PathMTU = m } }
+func takingRuns(c *setup)              { c.path = runsPath }
+func runsOf(n int) func(*setup) {
+	return func(c *setup) { p := *runsPath; p.MaxRun = n; c.path = &p }
+}
 func windowOf(n int) func(*setup)         { return func(c *setup) { c.cfg.Limits.Window = n } }
 func askEvery(n int) func(*setup)         { return func(c *setup) { c.cfg.Limits.AckEvery = n } }
 func maxMessage(n uint64) func(*setup)    { return func(c *setup) { c.cfg.Limits.MaxMessage = n } }
