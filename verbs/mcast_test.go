@@ -2,7 +2,9 @@ package verbs_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -36,18 +38,26 @@ func (s *side) activateDatagrams() {
 	}
 }
 
+// groupOf is one of this process's groups, n from 0 to 3. Every device of a host hears a group at 127.0.0.1, and `go test`
+// runs such processes side by side.
+func groupOf(own ib.GID, n int) ib.GID {
+	k := os.Getpid()<<2 | n // a process's number has at most 22 bits (PID_MAX_LIMIT)
+	if own.Is4() {
+		return ib.GIDFromAddr(netip.AddrFrom4([4]byte{239, byte(k >> 16), byte(k >> 8), byte(k)}))
+	}
+	return ib.GIDFromAddr(netip.MustParseAddr(fmt.Sprintf("ff15::7:%x:%x", k>>16, k&0xffff)))
+}
+
 // A group of four queue pairs on two devices of a network.
 func TestMulticast(t *testing.T) {
 	var net embedded.Network
 	first, second := openDevice(t, embedded.Options{Network: &net}), openDevice(t, embedded.Options{Network: &net})
 	a, b, c := newListener(t, first), newListener(t, first), newListener(t, second)
 	outsider := newListener(t, second)
-	group := ib.GIDFromAddr(netip.MustParseAddr("239.7.8.9"))
+	group := groupOf(a.end.GID, 0)
 	older := group
-	older[0], older[1] = 0xff, 0x0e
-	if !a.end.GID.Is4() {
-		group = ib.GIDFromAddr(netip.MustParseAddr("ff15::7:8:9"))
-		older = group
+	if group.Is4() {
+		older[0], older[1] = 0xff, 0x0e
 	}
 	check(t, a.qp.AttachMcast(group))
 	check(t, b.qp.AttachMcast(older))
@@ -113,10 +123,7 @@ func TestBlockSelfMulticast(t *testing.T) {
 	init := verbs.QPInitAttr{Type: ib.QPTypeUD, SendCQ: b.cq, RecvCQ: b.cq, Cap: smallCap, Flags: ib.QPCreateBlockSelfMcastLB}
 	b.qp = must(b.pd.CreateQP(init))
 	b.activateDatagrams()
-	group := ib.GIDFromAddr(netip.MustParseAddr("239.7.8.10"))
-	if !a.end.GID.Is4() {
-		group = ib.GIDFromAddr(netip.MustParseAddr("ff15::7:8:10"))
-	}
+	group := groupOf(a.end.GID, 1)
 	for _, s := range []*side{a, b} {
 		check(t, s.qp.AttachMcast(group, verbs.McastLoopback()))
 	}
