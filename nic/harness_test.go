@@ -392,9 +392,9 @@ func (h *host) checkEmpty(t testing.TB) {
 		t.Errorf("%s: charges left: %v", h.dev.Name(), g.used)
 	}
 	s := h.dev.shards[0]
-	if s.table.live != 0 || s.sched.ready != 0 || len(s.timers.heap) != 0 || len(s.parts) != 0 || len(s.tenants) != 0 {
+	if s.table.live != 0 || s.sched.ready != 0 || s.timers.n != 0 || len(s.parts) != 0 || len(s.tenants) != 0 {
 		t.Errorf("%s: left in the shard: %d numbers, %d ready, %d timers, %d contexts, %d tenants", h.dev.Name(),
-			s.table.live, s.sched.ready, len(s.timers.heap), len(s.parts), len(s.tenants))
+			s.table.live, s.sched.ready, s.timers.n, len(s.parts), len(s.tenants))
 	}
 	for _, q := range s.table.slots {
 		if q != nil {

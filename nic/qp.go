@@ -5,7 +5,6 @@ import (
 	"syscall"
 
 	"github.com/softnic/softnicd/abi"
-	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
@@ -77,9 +76,8 @@ type QP struct {
 	waiter      waiter
 	counters    transport.Counters
 
-	flow    flow
-	timer   clock.Time
-	timerAt int // place in the heap, -1 when not in it
+	flow  flow
+	timer timer
 }
 
 // QPN returns the queue pair number.
@@ -152,7 +150,7 @@ func (c *Context) createQP(cfg *QPConfig) (q *QP, err error) {
 		ctx: c, shard: p.shard, part: p, pd: cfg.PD, typ: cfg.Type,
 		sendCQ: cfg.SendCQ, recvCQ: cfg.RecvCQ, srq: cfg.SRQ, sigAll: cfg.SigAll, flags: cfg.Flags,
 		cap: capacity, cookie: cfg.Cookie, handle: cfg.Handle,
-		qpn: number, alive: true, block: block, timerAt: -1,
+		qpn: number, alive: true, block: block, timer: timer{slot: -1},
 	}
 	q.attr.Cap = capacity
 	q.flow.qp, q.waiter.qp = q, q

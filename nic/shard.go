@@ -275,7 +275,7 @@ func (s *shard) takeRun(now clock.Time, p *wire.Packet) {
 // expire fires the deadlines that are due.
 func (s *shard) expire(now clock.Time) (busy bool) {
 	// An engine that wants to be called again at the same time gets its turn in the next round.
-	for range len(s.timers.heap) {
+	for range s.timers.n + 1 {
 		q := s.timers.due(now)
 		if q == nil {
 			break

@@ -96,7 +96,7 @@ func (c *Context) makeTarget(d *xrcDomain) (*QP, error) {
 	}
 	q := &QP{
 		ctx: d.home, shard: p.shard, part: p, typ: ib.QPTypeXRCRecv, xrc: d, cap: capacity, handle: uint32(number), qpn: number,
-		alive: true, block: block, timerAt: -1,
+		alive: true, block: block, timer: timer{slot: -1},
 	}
 	q.attr.Cap = capacity
 	q.flow.qp, q.waiter.qp = q, q

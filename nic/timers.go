@@ -1,98 +1,136 @@
 package nic
 
-import "github.com/softnic/softnicd/clock"
+import (
+	"math/bits"
 
-// timers is a heap of queue pairs by deadline. Each queue pair is in it at most once and knows its place, so a destroyed
-// one is taken out: a timer can never fire for what is gone, or for a successor (CVE-2026-45910 was that).
+	"github.com/softnic/softnicd/clock"
+)
+
+// timers is a hierarchical timing wheel (Varghese and Lauck, scheme 7) of queue pairs by deadline: entering one, moving it
+// and taking it out cost the same however many there are. Each queue pair is in it at most once and knows where, so a
+// destroyed one is taken out: a timer can never fire for what is gone, or for a successor (CVE-2026-45910 was that).
+//
+// A slot of level 0 is one tick, of each level above the 64 of the level below. A queue pair is where its tick differs from
+// the wheel's hand, in the highest digit of base 64 that does, and goes down level by level as the hand comes near. It never
+// fires early, and less than a tick late.
 //
 // Deadlines mostly move later, with every acknowledgement. Those moves are not followed: the entry fires early, the
 // engine finds nothing due, and is entered anew.
-type timers struct{ heap []*QP }
+type timers struct {
+	hand   uint64 // the tick up to which all slots are empty
+	levels uint   // a bit for each level that has anybody
+	used   [wheelLevels]uint64
+	slots  [wheelLevels][1 << wheelDigit]*QP // first of a list
+	n      int
+}
+
+const (
+	wheelDigit  = 6
+	wheelTick   = 10                                             // 1 << wheelTick ns: 1.024 us, a tenth of the shortest RNR timer
+	wheelLevels = (63 - wheelTick + wheelDigit - 1) / wheelDigit // all times have a place
+)
+
+// timer is a queue pair's place in the wheel.
+type timer struct {
+	at         clock.Time
+	slot       int16 // level and slot, -1 when not in it
+	next, prev *QP   // the first of a list has no prev
+}
+
+// ticksUp returns the first tick that begins no sooner than t.
+func ticksUp(t clock.Time) uint64 { return (uint64(max(t, 0)) + 1<<wheelTick - 1) >> wheelTick }
 
 // set makes t the deadline of q, which [clock.Never] takes out.
-func (h *timers) set(q *QP, t clock.Time) {
-	switch {
-	case q.timerAt >= 0 && t >= q.timer:
+func (w *timers) set(q *QP, t clock.Time) {
+	switch e := &q.timer; {
+	case e.slot >= 0 && t >= e.at:
 		// Later, or never: what is entered serves.
-	case q.timerAt >= 0:
-		q.timer = t
-		h.up(q.timerAt)
-	case t != clock.Never:
-		q.timer = t
-		q.timerAt = len(h.heap)
-		h.heap = append(h.heap, q)
-		h.up(q.timerAt)
+		return
+	case e.slot >= 0:
+		w.remove(q)
+	case t == clock.Never:
+		return
 	}
+	q.timer.at = t
+	w.enter(q)
 }
 
-// next returns the earliest deadline entered.
-func (h *timers) next() clock.Time {
-	if len(h.heap) == 0 {
-		return clock.Never
+// enter puts q into the slot of its deadline, or of the hand if that is over.
+func (w *timers) enter(q *QP) {
+	tick := max(ticksUp(q.timer.at), w.hand)
+	level := max(bits.Len64(tick^w.hand)-1, 0) / wheelDigit
+	slot := int(tick >> (level * wheelDigit) & (1<<wheelDigit - 1))
+	head := &w.slots[level][slot]
+	e := &q.timer
+	if e.slot, e.prev, e.next = int16(level<<wheelDigit|slot), nil, *head; e.next != nil {
+		e.next.timer.prev = q
 	}
-	return h.heap[0].timer
-}
-
-// due takes out and returns a queue pair whose entry is due at now, nil if there is none.
-func (h *timers) due(now clock.Time) *QP {
-	if len(h.heap) == 0 || h.heap[0].timer.After(now) {
-		return nil
-	}
-	q := h.heap[0]
-	h.remove(q)
-	return q
+	*head = q
+	w.used[level] |= 1 << slot
+	w.levels |= 1 << level
+	w.n++
 }
 
 // remove takes q out if it is in.
-func (h *timers) remove(q *QP) {
-	i := q.timerAt
-	if i < 0 {
+func (w *timers) remove(q *QP) {
+	e := &q.timer
+	if e.slot < 0 {
 		return
 	}
-	last := len(h.heap) - 1
-	h.move(h.heap[last], i)
-	h.heap[last] = nil
-	h.heap = h.heap[:last]
-	q.timerAt = -1
-	if i < last {
-		h.up(i)
-		h.down(h.heap[i].timerAt)
+	if e.next != nil {
+		e.next.timer.prev = e.prev
 	}
+	if e.prev != nil {
+		e.prev.timer.next = e.next
+	} else if level, slot := e.slot>>wheelDigit, e.slot&(1<<wheelDigit-1); e.next != nil {
+		w.slots[level][slot] = e.next
+	} else {
+		w.slots[level][slot] = nil
+		if w.used[level] &^= 1 << slot; w.used[level] == 0 {
+			w.levels &^= 1 << level
+		}
+	}
+	e.slot, e.next, e.prev = -1, nil, nil
+	w.n--
 }
 
-func (h *timers) move(q *QP, i int) {
-	h.heap[i] = q
-	q.timerAt = i
+// first returns the first slot that has anybody, and the tick at which it begins.
+func (w *timers) first() (level, slot int, tick uint64) {
+	level = bits.TrailingZeros(w.levels) // all of a level comes before all of the next
+	slot = bits.TrailingZeros64(w.used[level])
+	shift := level * wheelDigit
+	return level, slot, (w.hand>>shift&^(1<<wheelDigit-1) | uint64(slot)) << shift
 }
 
-func (h *timers) up(i int) {
-	q := h.heap[i]
-	for i > 0 {
-		parent := (i - 1) / 2
-		if h.heap[parent].timer <= q.timer {
-			break
-		}
-		h.move(h.heap[parent], i)
-		i = parent
+// next returns a time before which nothing fires: the earliest deadline, or when the wheel has to be turned to tell.
+func (w *timers) next() clock.Time {
+	if w.levels == 0 {
+		return clock.Never
 	}
-	h.move(q, i)
+	_, _, tick := w.first()
+	return clock.Time(tick << wheelTick)
 }
 
-func (h *timers) down(i int) {
-	q := h.heap[i]
-	for {
-		child := 2*i + 1
-		if child >= len(h.heap) {
+// due takes out and returns a queue pair whose entry is due at now, nil if there is none.
+func (w *timers) due(now clock.Time) *QP {
+	for w.levels != 0 {
+		level, slot, tick := w.first()
+		if clock.Time(tick << wheelTick).After(now) {
 			break
 		}
-		if r := child + 1; r < len(h.heap) && h.heap[r].timer < h.heap[child].timer {
-			child = r
+		w.hand = tick
+		q := w.slots[level][slot]
+		if level == 0 {
+			w.remove(q)
+			return q
 		}
-		if h.heap[child].timer >= q.timer {
-			break
+		for q != nil { // down, nearer to the hand
+			next := q.timer.next
+			w.remove(q)
+			w.enter(q)
+			q = next
 		}
-		h.move(h.heap[child], i)
-		i = child
 	}
-	h.move(q, i)
+	w.hand = max(w.hand, uint64(now)>>wheelTick)
+	return nil
 }
