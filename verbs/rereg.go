@@ -7,6 +7,7 @@ import (
 
 	"github.com/softnic/softnicd/abi/ctl"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/shm"
 )
 
 // Rereg changes the registration (ibv_rereg_mr): the protection domain to pd with ib.ReregPD, the rights to access with
@@ -75,6 +76,9 @@ func (c *Context) register(q *ctl.RegMR, mem []byte, call func(...ctl.Attachment
 	var err error
 	if b, ok := c.arenas.Find(mem, address); ok {
 		q.Kind, q.Arena, q.Offset = ctl.MemoryShared, b.Arena, b.Offset
+		if !c.embedded {
+			shm.Prefault(mem)
+		}
 		err = call()
 	} else {
 		pinned.Pin(&mem[0])
