@@ -89,9 +89,9 @@ func WithIOVA(addr uint64) MROption { return func(q *ctl.RegMR) { q.Base = addr 
 // address unless there is a WithIOVA, or ib.AccessZeroBased in access, for which it is 0.
 //
 // Memory of AllocBuffer, or a part of it, is registered as memory that the device shares; the pages of its first 256 MiB are
-// made present, so that no message has to wait for them. Other memory is pinned and the
-// device reaches it through the operating system: slower, and only in programs of the daemon's own user; EPERM otherwise.
-// An embedded device takes any memory as it is.
+// made present, so that no message has to wait for them. Other memory is pinned and the device reaches it through the
+// operating system: slower, and only in programs of the daemon's own user; EPERM otherwise. An embedded device takes any
+// memory as it is.
 func (p *PD) RegMR(mem []byte, access ib.AccessFlags, opts ...MROption) (*MR, error) {
 	c := p.ctx
 	if err := c.fail(); err != nil {
