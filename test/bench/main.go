@@ -2,7 +2,8 @@
 //
 // A figure alone says little on a machine that others use too, so everything is a ratio. Each path has a yardstick; the
 // two are measured in turns, A B A B, for -length each, and the table has the medians and the ratio of the medians.
-// main.go is the table, yardsticks.go what it is compared with, rows.go the paths, scale.go the curves of make plots.
+// main.go is the table, yardsticks.go what it is compared with, rows.go the paths, scale.go the curves of make plots,
+// profile.go what the compiler is told.
 // softnicd.go builds the program, rig.go starts daemons and softnicd perf between them, perftest.go programs in C.
 // crowd.go and incast.go are applications.
 package main
@@ -53,26 +54,27 @@ func main() {
 	binary := flag.String("softnicd", "", "the softnicd to measure (default: built from this tree)")
 	only := flag.String("only", "", "measure the paths whose name or yardstick contains this")
 	curves := flag.String("scale", "", "measure the curves of make plots instead, into this file")
+	profile := flag.String("profile", "", "profile the daemons for the compiler instead, into this file")
 	flag.Parse()
-	if *curves != "" {
-		if err := scale(*length, *binary, *curves, *only); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
+	s, err := newSuite(*length, *binary)
+	if err == nil {
+		switch {
+		case *curves != "":
+			err = s.scale(*curves, *only)
+		case *profile != "":
+			err = s.profileDaemons(*profile)
+		default:
+			err = s.bench(*rounds, *only)
 		}
-		return
+		s.close()
 	}
-	if err := bench(*rounds, *length, *binary, *only); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(rounds int, length time.Duration, binary, only string) error {
-	s, err := newSuite(length, binary)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (s *suite) bench(rounds int, only string) error {
 	var failed []error
 	fmt.Printf("| path | median | yardstick | median | ratio | floor | aim | |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range s.rows() {

@@ -29,12 +29,7 @@ type point struct {
 }
 
 // scale measures all curves and writes them to a file.
-func scale(length time.Duration, binary, file, only string) error {
-	s, err := newSuite(length, binary)
-	if err != nil {
-		return err
-	}
-	defer s.close()
+func (s *suite) scale(file, only string) error {
 	var all []curve
 	for _, f := range []struct {
 		name string
