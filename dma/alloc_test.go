@@ -106,6 +106,19 @@ func BenchmarkCopyPayload(b *testing.B) {
 			}
 		})
 	}
+	b.Run("16x1KiB", func(b *testing.B) { // a run of packets
+		var src []wire.Piece
+		mem := NewEmbedded(make([]byte, 16<<10))
+		for i := range 16 {
+			src = append(src, wire.Piece{Mem: mem, Off: uint64(i) << 10, Len: 1024})
+		}
+		dst := Span{Mem: NewEmbedded(make([]byte, 16<<10)), Len: 16 << 10}
+		b.SetBytes(16 << 10)
+		GuardGoroutine()
+		for b.Loop() {
+			CopyPayload(dst, 0, src)
+		}
+	})
 }
 
 func byteCount(n int) string {

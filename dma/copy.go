@@ -15,6 +15,15 @@ var errLength = errors.New("payload and its place differ in length")
 // The error is a *Fault whose Mem is the side that faulted: a source, or dst.Mem. What was written before it stays
 // written.
 func CopyPayload(dst Span, off uint64, payload []wire.Piece) error {
+	if len(payload) > 1 && dst.Mem != nil && off <= dst.Len {
+		if db := dst.Mem.Bytes(dst.Off+off, int(dst.Len-off)); db != nil {
+			pieces, n, err := copyPieces(db, dst.Mem, payload)
+			if err != nil {
+				return err
+			}
+			payload, off = payload[pieces:], off+uint64(n)
+		}
+	}
 	var m mover
 	for i := range payload {
 		p := &payload[i]
@@ -104,6 +113,11 @@ func (m *mover) step(d, s place, n int) error {
 
 // read copies p to the bytes db of dm.
 func (m *mover) read(db []byte, dm wire.Memory, p *wire.Piece) error {
+	if m.batch == nil {
+		if sb := p.Mem.Bytes(p.Off, len(db)); sb != nil {
+			return copyGuarded(db, dm, sb, p.Mem)
+		}
+	}
 	for off := p.Off; len(db) > 0; {
 		s, n := placeOf(p.Mem, off, len(db))
 		if err := m.fetch(db[:n], dm, s, n); err != nil {
@@ -164,12 +178,47 @@ func copyGuarded(dst []byte, dm wire.Memory, src []byte, sm wire.Memory) (err er
 			err = blame(recover(), dst, dm, src, sm)
 		}
 	}()
+	write(dst, src)
+	g.done = true
+	return nil
+}
+
+// copyPieces copies the first pieces of a payload to db, bytes of dm, one after another, as far as they have addresses and
+// room, and returns how many there were and their bytes. A guard for each would cost as much as copying 200 bytes.
+func copyPieces(db []byte, dm wire.Memory, payload []wire.Piece) (done, n int, err error) {
+	var sb []byte
+	g := arm()
+	defer func() {
+		g.disarm()
+		if !g.done {
+			err = blame(recover(), db, dm, sb, payload[done].Mem)
+		}
+	}()
+	for ; done < len(payload); done++ {
+		p := &payload[done]
+		if p.Len == 0 {
+			continue
+		}
+		if p.Len > len(db) {
+			break
+		}
+		if sb = p.Mem.Bytes(p.Off, p.Len); sb == nil {
+			break
+		}
+		write(db[:p.Len], sb)
+		db = db[p.Len:]
+		n += p.Len
+	}
+	g.done = true
+	return done, n, nil
+}
+
+// write copies src to dst, which are of one length, the last eight bytes at last.
+func write(dst, src []byte) {
 	if n := len(src); n > 8 {
 		copy(dst[:n-8], src)
 		copy(dst[n-8:], src[n-8:])
 	} else {
 		copy(dst, src)
 	}
-	g.done = true
-	return nil
 }

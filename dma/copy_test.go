@@ -53,6 +53,18 @@ func TestCopyPayload(t *testing.T) {
 			}
 		}
 	}
+	// Pieces of memory with and without addresses, by turns.
+	direct, called := kinds["direct"](src), kinds["called"](src)
+	dst := make([]byte, 300)
+	mixed := []wire.Piece{{Mem: direct, Len: 50}, {Mem: called, Off: 50, Len: 60}, {Mem: direct, Off: 110, Len: 90}, {Mem: direct, Off: 200, Len: 100}}
+	for i := range mixed {
+		clear(dst)
+		turned := append(append([]wire.Piece{}, mixed[i:]...), mixed[:i]...)
+		want := append(append([]byte{}, src[mixed[i].Off:]...), src[:mixed[i].Off]...)
+		if err := CopyPayload(Span{Mem: NewEmbedded(dst), Len: 300}, 0, turned); err != nil || !bytes.Equal(dst, want) {
+			t.Errorf("mixed from %d: %v", i, err)
+		}
+	}
 	if err := CopyPayload(Span{}, 0, nil); err != nil {
 		t.Errorf("nothing to no memory: %v", err)
 	}

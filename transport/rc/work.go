@@ -107,10 +107,12 @@ func (q *queue) inlineAt(position uint32) uint64 {
 // push copies r, but for its payload, to the end of the ring.
 func (q *queue) push(r *transport.Request) *work {
 	w := q.at(q.tail)
-	*w = work{
-		wrid: r.WRID, remote: r.Remote, swap: r.Swap, compare: r.Compare,
-		imm: r.Imm, srqn: r.SRQN, rkey: r.RKey, index: r.Index, opcode: r.Opcode, flags: r.Flags,
-	}
+	// Not one composite literal: that is made on the stack and copied in halves of what was just stored, which waits for the
+	// stores.
+	*w = work{}
+	w.wrid, w.remote, w.swap, w.compare = r.WRID, r.Remote, r.Swap, r.Compare
+	w.imm, w.srqn, w.rkey, w.index = r.Imm, r.SRQN, r.RKey, r.Index
+	w.opcode, w.flags = r.Opcode, r.Flags
 	switch r.Opcode {
 	case ib.WRBindMW:
 		w.swap, w.imm, w.compare = r.Length, r.Bind.Window, halves(uint32(r.Bind.LKey), uint32(r.Bind.Access))
