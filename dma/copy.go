@@ -215,10 +215,18 @@ func copyPieces(db []byte, dm wire.Memory, payload []wire.Piece) (done, n int, e
 
 // write copies src to dst, which are of one length, the last eight bytes at last.
 func write(dst, src []byte) {
-	if n := len(src); n > 8 {
-		copy(dst[:n-8], src)
-		copy(dst[n-8:], src[n-8:])
-	} else {
+	n := len(src)
+	if n <= 8 {
 		copy(dst, src)
+		return
 	}
+	at := 0
+	if n >= 2048 && address(dst)%16 == 0 && address(src)%8 != 0 {
+		// Go copies to an aligned place by REP MOVSQ where processors are said to like that (FSRM), which takes three times
+		// as long from a place that is not: a payload behind a header of 12 bytes. To any other place it does not.
+		at = 8
+		copy(dst[:at], src)
+	}
+	copy(dst[at:n-8], src[at:])
+	copy(dst[n-8:], src[n-8:])
 }
