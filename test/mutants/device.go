@@ -252,4 +252,38 @@ var deviceMutants = []mutant{
 		}},
 		tests: []string{"nic TestLastWQEReached|TestSRQIsShared"},
 	},
+	{
+		name: "timers are lost when the wheel turns to them",
+		edits: []edit{{
+			"nic/timers.go",
+			`			w.remove(q)
+			w.enter(q)
+`,
+			`			w.remove(q)
+`,
+		}},
+		tests: []string{"nic TestTimers"},
+	},
+	{
+		name: "memory that its owner may write is sent from where it lies",
+		edits: []edit{{
+			"link/internal/batch/stage.go",
+			`copied := !f.Stable || f.PayloadLen() < gatherFrom*f.Packets()`,
+			`copied := false`,
+		}},
+		tests:  []string{"link/udp TestScribble"},
+		unseen: "its network has no stage",
+	},
+	{
+		name: "pieces of a run are copied to the same place",
+		edits: []edit{{
+			"dma/copy.go",
+			`		db = db[p.Len:]
+		n += p.Len
+`,
+			`		n += p.Len
+`,
+		}},
+		tests: []string{"dma TestCopyPayload"},
+	},
 }
