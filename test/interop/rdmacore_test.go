@@ -97,7 +97,9 @@ func TestPingpong(t *testing.T) {
 	}
 	add("ibv_rc_pingpong", "-c")
 	add("ibv_rc_pingpong", "-t")
-	add("ibv_rc_pingpong", "-c", "-e", "-t")
+	// Not with -e at once: an entry that comes between arming and polling is polled, its event finds the queue empty, as any
+	// device's would, and that is an error to ibv_rc_pingpong with -t ("poll CQ failed 2").
+	add("ibv_rc_pingpong", "-c", "-t")
 	add("ibv_rc_pingpong", "-s", "1048576")
 	add("ibv_rc_pingpong", "-N")
 	add("ibv_srq_pingpong", "-q", "8")
