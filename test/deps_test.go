@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnic/softnicd/internal/progtest"
 )
 
 // Where nothing is there, scripts/test-deps installs it: as root by itself, else by sudo.
 func TestDepsInstalls(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip(err)
-	}
+	bash := progtest.Need(t, "bash")
 	for user, before := range map[string]string{"0": "", "1000": "sudo "} {
 		dir := t.TempDir()
 		for name, text := range map[string]string{
