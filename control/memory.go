@@ -115,7 +115,7 @@ func (s *Session) sharedRegion(r *region, handle uint32, offset, length uint64, 
 	a.users++
 	r.arenas = append(r.arenas, a)
 	if a.mapped {
-		shm.Enter(a.mem[offset : offset+length])
+		shm.PrefaultPresent(a.mem[offset : offset+length])
 	}
 	return a.region, nil
 }

@@ -17,9 +17,9 @@ func Prefault(mem []byte) {
 	steps(mem, func(at, n uintptr) bool { return madvise(at, n, unix.MADV_POPULATE_WRITE) == nil })
 }
 
-// Enter is Prefault for who maps the memory of another process: it enters the pages that the memory has, up to 256 MiB,
+// PrefaultPresent is Prefault for who maps the memory of another process: it enters the pages that the memory has, up to 256 MiB,
 // and leaves the others alone, for who makes a page of a memfd pays for it.
-func Enter(mem []byte) {
+func PrefaultPresent(mem []byte) {
 	page := uintptr(unix.Getpagesize())
 	present := make([]byte, prefaultStep/page)
 	steps(mem, func(at, n uintptr) bool {

@@ -40,7 +40,7 @@ func TestPrefault(t *testing.T) {
 	have("left", own, 20, 2*prefaultStep/page-1, false)
 	have("not yet", other, 10, 20, false)
 
-	Enter(other[15*page+5 : size])
+	PrefaultPresent(other[15*page+5 : size])
 	have("before", other, 0, 15, false)
 	have("first", other, 15, 20, true)
 	have("hole", other, 20, 2*prefaultStep/page-1, false)
@@ -56,8 +56,8 @@ func TestPrefault(t *testing.T) {
 	}
 
 	Prefault(nil)
-	Enter(nil)
-	Enter(make([]byte, 10)) // ordinary memory does no harm
+	PrefaultPresent(nil)
+	PrefaultPresent(make([]byte, 10)) // ordinary memory does no harm
 }
 
 // entered says which pages of mem the page table has.
