@@ -40,7 +40,7 @@ type timer struct {
 // ticksUp returns the first tick that begins no sooner than t.
 func ticksUp(t clock.Time) uint64 { return (uint64(max(t, 0)) + 1<<wheelTick - 1) >> wheelTick }
 
-// set makes t the deadline of q, which [clock.Never] takes out.
+// set makes t the deadline of q. For [clock.Never] nothing is entered.
 func (w *timers) set(q *QP, t clock.Time) {
 	switch e := &q.timer; {
 	case e.slot >= 0 && t >= e.at:

@@ -14,7 +14,7 @@ const (
 	MaxDatagram = 65507
 
 	// gatherFrom is the payload of a packet from which on references beat a copy beside the header: one costs the kernel
-	// as much as copying 1 to 2 KiB costs here, which the ICRC has brought into the cache.
+	// as much as copying 1 to 2 KiB costs here, where the ICRC then finds the copy in the cache.
 	gatherFrom = 2048
 	// maxIovLen is the kernel's UIO_MAXIOV, for one message.
 	maxIovLen = 1024
