@@ -60,6 +60,23 @@ func TestPrefault(t *testing.T) {
 	PrefaultPresent(make([]byte, 10)) // ordinary memory does no harm
 }
 
+// Of large memory the first 256 MiB are gone through, each page once.
+func TestPrefaultBound(t *testing.T) {
+	mem := must[[]byte](t)(unix.Mmap(-1, 0, prefaultMost+prefaultStep, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE))
+	defer unix.Munmap(mem)
+	next, sum := uintptr(0), uintptr(0)
+	steps(mem, func(at, n uintptr) bool {
+		if next != 0 && at != next || n > prefaultStep {
+			t.Errorf("%d bytes at %#x, want those from %#x", n, at, next)
+		}
+		next, sum = at+n, sum+n
+		return true
+	})
+	if sum != prefaultMost {
+		t.Errorf("%d bytes, want %d", sum, prefaultMost)
+	}
+}
+
 // entered says which pages of mem the page table has.
 func entered(t *testing.T, mem []byte) (is []bool) {
 	t.Helper()
