@@ -1,6 +1,8 @@
 package raw
 
 import (
+	"slices"
+
 	"github.com/softnic/softnicd/wire"
 	"golang.org/x/sys/unix"
 )
@@ -45,7 +47,9 @@ func (t *transmission) release() {
 		// In this order, for the resolver answers before it says that it is done.
 		asking := f.n.asking.Load()
 		h := f.n.hop.Load()
-		if h == nil && asking {
+		// An answer that comes while this loop runs is for the next one: no frame overtakes another of its flow.
+		before := func(k heldFrame) bool { return k.n == f.n }
+		if h == nil && asking || slices.ContainsFunc(keep, before) {
 			keep = append(keep, *f)
 			continue
 		}

@@ -352,7 +352,7 @@ func TestInterfaceComesBack(t *testing.T) {
 	meet(t, from, to, &group)
 }
 
-// An answer that comes at any moment while a frame is looked at loses nothing.
+// An answer that comes at any moment while frames are looked at loses none and lets none overtake another.
 func TestAnswerAnyTime(t *testing.T) {
 	n := newNetwork(t, 0)
 	from, to := n.raw(t, 0, Config{}), n.raw(t, 1, Config{})
@@ -380,17 +380,30 @@ func TestAnswerAnyTime(t *testing.T) {
 	from.out.where.ask = asks
 	defer func() { from.out.where.ask = real }()
 	lost := from.Counters().SendErrors.Load()
-	out := wire.NewBurst(1)
+	const together = 16
+	out, packets := wire.NewBurst(together), make([]wire.Packet, 8)
 	for i := range 2000 {
 		from.out.where.forget()
-		add(t, out, p, wire.RCSendOnly, i, true, fill(8, 1))
-		if sent, err := from.Send(clock.Time(i)*clock.Time(10*time.Second), out.Frames()); sent != 1 || err != nil {
+		for k := range together {
+			add(t, out, p, wire.RCSendOnly, k, true, fill(8, 1))
+		}
+		if sent, err := from.Send(clock.Time(i)*clock.Time(10*time.Second), out.Frames()); sent != together || err != nil {
 			t.Fatalf("sent %d, %v", sent, err)
 		}
-		out.Consume(1)
+		out.Consume(together)
 		for from.out.release(); len(from.out.held) > 0; from.out.release() {
 		}
-		for to.Recv(0, make([]wire.Packet, 8)) > 0 {
+		next := 0
+		for n := to.Recv(0, packets); n > 0; n = to.Recv(0, packets) {
+			for j := range packets[:n] {
+				if psn := int(packets[j].PSN()); psn != next {
+					t.Fatalf("round %d: packet %d came where %d was due", i, psn, next)
+				}
+				next++
+			}
+		}
+		if next != together {
+			t.Fatalf("round %d: %d of %d packets came", i, next, together)
 		}
 	}
 	if k := from.Counters().SendErrors.Load() - lost; k > 0 {
