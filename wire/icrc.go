@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/crc"
 )
 
 // ICRCSize is the bytes of the invariant CRC that ends every packet.
@@ -95,14 +96,14 @@ func (c Checksum) BTH(header []byte) Checksum {
 
 // Update goes on over payload and pad.
 func (c Checksum) Update(b []byte) Checksum {
-	return Checksum(crc32.Update(uint32(c), crc32.IEEETable, b))
+	return Checksum(crc.Update(uint32(c), b))
 }
 
 // Put writes the finished ICRC to the first four bytes of dst. It is the one little-endian field of the packet.
 func (c Checksum) Put(dst []byte) { binary.LittleEndian.PutUint32(dst, uint32(c)) }
 
-// Headers are short and on the stack, where crc32.Update would move them to the heap (it calls through a variable). So
-// they are folded here, eight bytes at a step, by the usual eight tables.
+// Headers are short and on the stack, and crc.Update has little to gain with them. So they are folded here, eight bytes
+// at a step, by the usual eight tables.
 
 // seed is the CRC register after the eight bytes of ones that stand for the LRH a RoCE packet lacks.
 const seed = 0xdebb20e3
