@@ -286,4 +286,25 @@ var deviceMutants = []mutant{
 		}},
 		tests: []string{"dma TestCopyPayload"},
 	},
+	{
+		name: "a frame that waits for its neighbour is overtaken by the next",
+		edits: []edit{{
+			"link/raw/hold.go",
+			`if h == nil && asking || slices.ContainsFunc(keep, before) {`,
+			`if _ = slices.ContainsFunc(keep, before); h == nil && asking {`,
+		}},
+		tests:  []string{"link/raw TestAnswerAnyTime"},
+		unseen: "its network has no neighbours",
+	},
+	{
+		name: "the wide CRC adds vectors a lane too far",
+		edits: []edit{{
+			"internal/crc/crc_amd64.s",
+			`	FOLD(Z1, Z6, Z0, Z10)
+`,
+			`	FOLD(Z1, Z7, Z0, Z10)
+`,
+		}},
+		tests: []string{"internal/crc TestUpdate"}, // on processors that have such vectors; on others it lives
+	},
 }
