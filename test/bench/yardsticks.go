@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnic/softnicd/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -123,6 +124,8 @@ func runChild(role, what string) bool {
 		echo(3)
 	case "sink":
 		sink(3)
+	case "placer":
+		placer(3)
 	case "crowd":
 		crowdMain()
 	case "incast":
@@ -227,24 +230,25 @@ func echo(fd int) {
 
 // GSO groups of the blast: 15 datagrams of 4096 bytes of payload with RoCE headers.
 const (
-	blastSegment = 4096 + 16
-	blastGroup   = 15 * blastSegment
+	blastHeader  = 12
+	blastPayload = 4096
+	blastSegment = blastHeader + blastPayload + wire.ICRCSize
+	blastGroup   = 15
 )
 
 // gsoBlast sends UDP GSO groups as fast as it can to a process that receives them with GRO, and returns the Gbit/s that
-// arrived.
-func gsoBlast(length time.Duration) (float64, error) {
-	return withChild("sink", func(fd int, c *exec.Cmd, out io.Reader) (float64, error) {
+// arrived. The receiver leaves them where they are, or is a placer and does with them what a NIC has to.
+func gsoBlast(length time.Duration, receiver string, write func(fd int) error) (float64, error) {
+	return withChild(receiver, func(fd int, c *exec.Cmd, out io.Reader) (float64, error) {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, blastSegment); err != nil {
 			return 0, err
 		}
-		b := make([]byte, blastGroup)
 		for began := time.Now(); time.Since(began) < length; {
-			if _, err := unix.Write(fd, b); err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
+			if err := write(fd); err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
 				return 0, err
 			}
 		}
-		// An empty datagram, until the sink has seen one.
+		// An empty datagram, until the receiver has seen one.
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 0); err != nil {
 			return 0, err
 		}
@@ -262,8 +266,55 @@ func gsoBlast(length time.Duration) (float64, error) {
 	})
 }
 
+// bareBlast sends the same bytes again and again.
+func bareBlast(length time.Duration) (float64, error) {
+	b := make([]byte, blastGroup*blastSegment)
+	return gsoBlast(length, "sink", func(fd int) error {
+		_, err := unix.Write(fd, b)
+		return err
+	})
+}
+
+// summedBlast gathers a message of 1 MiB between headers and sums of it.
+func summedBlast(length time.Duration) (float64, error) {
+	message, around := make([]byte, 1<<20), make([]byte, (blastGroup+1)*(blastHeader+wire.ICRCSize))
+	v, at := make([][]byte, 0, 3*blastGroup), 0
+	return gsoBlast(length, "placer", func(fd int) error {
+		v = v[:0]
+		for i := range blastGroup {
+			header, trailer := around[16*i:][:blastHeader], around[16*i+blastHeader:][:wire.ICRCSize]
+			payload := message[at:][:blastPayload]
+			at = (at + blastPayload) % len(message)
+			wire.Checksum(0).BTH(header).Update(payload).Put(trailer)
+			v = append(v, header, payload, trailer)
+		}
+		_, err := unix.Writev(fd, v)
+		return err
+	})
+}
+
 // sink counts what arrives until an empty datagram does.
-func sink(fd int) {
+func sink(fd int) { receiveBlast(fd, func([]byte) {}) }
+
+// placer checks the sum of each packet that arrives, and copies the payload to where the message is put together.
+func placer(fd int) {
+	message, at := make([]byte, 1<<20), 0
+	receiveBlast(fd, func(group []byte) {
+		for ; len(group) >= blastSegment; group = group[blastSegment:] {
+			var sum [wire.ICRCSize]byte
+			payload := group[blastHeader:][:blastPayload]
+			wire.Checksum(0).BTH(group[:blastHeader]).Update(payload).Put(sum[:])
+			if string(sum[:]) != string(group[blastHeader+blastPayload:blastSegment]) {
+				fmt.Println("a packet with a wrong sum")
+				os.Exit(1)
+			}
+			copy(message[at:], payload)
+			at = (at + blastPayload) % len(message)
+		}
+	})
+}
+
+func receiveBlast(fd int, each func(group []byte)) {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
 	b := make([]byte, 1<<16)
 	total := 0
@@ -279,6 +330,7 @@ func sink(fd int) {
 		if last = time.Now(); total == 0 {
 			began = last
 		}
+		each(b[:n])
 		total += n
 	}
 	fmt.Println(float64(total) * 8 / max(last.Sub(began).Seconds(), 1e-9) / 1e9)
