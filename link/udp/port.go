@@ -22,7 +22,8 @@ type Config struct {
 	Interface int
 	// Port is the UDP port; 0 is 4791. The ICRC takes 4791 in any case, so another port is for tests.
 	Port uint16
-	// SendSockets is how many source ports each address family has; 0 is 8.
+	// SendSockets is how many source ports each address family has. 0 is 8; and 1 if all addresses are of the loopback, where
+	// nobody balances flows by their ports, and packets of many queue pairs travel together.
 	SendSockets int
 	// ReceiveBuffer and SendBuffer are bytes of payload to ask of the kernel for each socket; 0 is 16 MiB and 4 MiB.
 	// Without CAP_NET_ADMIN it grants no more than net.core.rmem_max and wmem_max.
@@ -74,6 +75,9 @@ func newPort(cfg Config) (*Port, error) {
 	}
 	if cfg.SendSockets <= 0 {
 		cfg.SendSockets = 8
+		if !slices.ContainsFunc(cfg.Addrs, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() }) {
+			cfg.SendSockets = 1
+		}
 	}
 	if cfg.ReceiveBuffer <= 0 {
 		cfg.ReceiveBuffer = 16 << 20

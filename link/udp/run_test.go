@@ -2,6 +2,7 @@ package udp
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 
 	"github.com/softnic/softnicd/dma"
@@ -155,5 +156,68 @@ func TestRunsAllocateNothing(t *testing.T) {
 		if allocs != 0 {
 			t.Errorf("%s: %v allocations", s.name, allocs)
 		}
+	}
+}
+
+// Packets of several queue pairs travel in one group if they go the same way, but not where a group would have to be taken apart
+// between shards.
+func TestQueuePairsShareGroups(t *testing.T) {
+	from, to, path := openPair(t, Config{})
+	other, class, hops := *path, *path, *path
+	other.SourcePort++
+	class.TrafficClass, hops.HopLimit = 8, 3
+	out := wire.NewBurst(32)
+	data := &wire.Buffer{B: fill(4096, 3)}
+	paths := []*wire.Path{path, &other, path, &other, &other, &class, &hops, path}
+	for i, p := range paths {
+		add(t, out, p, wire.RCWriteOnly, uint32(i), true, data, 4096).BTH().SetDestQP(ib.QPN(16 + i))
+	}
+	group := func(from *Port, at int) int {
+		from.out.Reset()
+		from.out.socket = from.out.socketFor(path)
+		p, headers := from.out.Path(&out.Frames()[at])
+		n, err := from.out.Group(out.Frames()[at:], p, headers, &from.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for at, want := range map[int]int{0: 5, 5: 1, 6: 1, 7: 1} {
+		if n := group(from, at); n != want {
+			t.Errorf("from packet %d on %d share a group, want %d", at, n, want)
+		}
+	}
+	shards := openShards(t, Config{Addrs: []netip.Addr{loopback()}}, 2, nil)
+	if n := group(shards.Ports()[0], 0); n != 1 {
+		t.Errorf("%d packets share a group of a device with shards", n)
+	}
+	if n, err := from.Send(0, out.Frames()); n != len(paths) || err != nil {
+		t.Fatalf("Send took %d frames, %v", n, err)
+	}
+	for i, g := range recvAll(t, to, make([]wire.Packet, 16), len(paths)) {
+		wantTTL := uint8(hopLimit)
+		if paths[i] == &hops {
+			wantTTL = 3
+		}
+		if int(g.psn) != i || !bytes.Equal(g.payload, data.B) || g.tos != paths[i].TrafficClass || g.ttl != wantTTL {
+			t.Errorf("packet %d is another: PSN %d, class %d, hops %d", i, g.psn, g.tos, g.ttl)
+		}
+	}
+}
+
+// Where all addresses are of the loopback there is one source port, else there are several.
+func TestSourcePorts(t *testing.T) {
+	for _, c := range []struct {
+		addrs string
+		want  int
+	}{{"127.0.0.1", 1}, {"::1", 1}, {"::ffff:127.0.0.9", 1}, {"10.0.0.1", 8}} {
+		p, err := newPort(Config{Addrs: []netip.Addr{netip.MustParseAddr(c.addrs)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := p.cfg.SendSockets; n != c.want {
+			t.Errorf("%s: %d source ports, want %d", c.addrs, n, c.want)
+		}
+		p.Close()
 	}
 }

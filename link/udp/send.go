@@ -30,6 +30,7 @@ type transmission struct {
 
 func (t *transmission) init(cfg *Config) {
 	t.Outbox.Init(!cfg.NoOffload)
+	t.Mixed = true
 	t.port, t.scope = cfg.Port, uint32(cfg.Interface)
 	t.names = make([]byte, (batch.MaxMessages+1)*batch.NameSize)
 	t.controls = make([]byte, (batch.MaxMessages+1)*controlSize)

@@ -38,6 +38,9 @@ func OpenShards(cfg Config, n int, steer func(shards int) []bpf.Instruction) (*S
 			s.Close()
 			return nil, err
 		}
+		// The peer's device is likely to have as many. A group arrives whole, at the shard of its first packet, and what it has
+		// for others would be handed over.
+		p.out.Mixed = n == 1
 		s.ports = append(s.ports, p)
 	}
 	if err := s.SetAddrs(cfg.Addrs); err != nil {

@@ -15,6 +15,9 @@ type Outbox struct {
 	Losses
 	// GSO says that the kernel splits messages; it is taken back when the kernel refuses.
 	GSO bool
+	// Mixed says that packets of several queue pairs may share a group. All that Group is given leave by one source port then,
+	// whatever their paths would like.
+	Mixed bool
 	// Messages are the groups; the one behind them all, Messages[MaxMessages], is for frames by themselves.
 	Messages [MaxMessages + 1]Message
 	groups   int
@@ -55,8 +58,8 @@ func (o *Outbox) LongestRun(size int) int {
 	return min(MaxSegments, MaxDatagram/size)
 }
 
-// Group makes one message of the first frames: those of one path whose packets have one length, the last of which may be
-// shorter, with so many bytes of headers in front. path is that of the first with the source port that they really leave by. It
+// Group makes one message of the first frames: those of one path, or of several that lead the same way, whose packets have one
+// length, the last of which may be shorter, with so many bytes of headers in front. path is that of the first with the source port that they really leave by. It
 // returns how many; 0 without an error when there is no room. An error is the fault of the frame behind them.
 func (o *Outbox) Group(frames []wire.Frame, path *wire.Path, headers int, a Addresser) (n int, err error) {
 	size := frames[0].PacketLen()
@@ -76,7 +79,7 @@ func (o *Outbox) Group(frames []wire.Frame, path *wire.Path, headers int, a Addr
 	for n < len(frames) && sum.packets < limit {
 		f := &frames[n]
 		packets, bytes, each := f.Packets(), f.Len(), f.PacketLen()
-		if f.Path != frames[0].Path || each > size || each < size && packets > 1 || sum.packets+packets > limit ||
+		if !o.together(f.Path, frames[0].Path) || each > size || each < size && packets > 1 || sum.packets+packets > limit ||
 			sum.bytes+bytes > MaxDatagram || !o.Room(f, 0) {
 			break
 		}
@@ -98,6 +101,12 @@ func (o *Outbox) Group(frames []wire.Frame, path *wire.Path, headers int, a Addr
 	a.Address(o.groups, front, o.message(), sum.packets, size, sum.bytes)
 	o.groups++
 	return n, err
+}
+
+// together tells whether packets along two paths may share a group: all headers in front of the BTH are the same.
+func (o *Outbox) together(a, b *wire.Path) bool {
+	return a == b || o.Mixed && a.Dest == b.Dest && a.Source == b.Source && a.TrafficClass == b.TrafficClass &&
+		a.HopLimit == b.HopLimit && a.SL == b.SL && a.FlowLabel == b.FlowLabel
 }
 
 // Flush sends the groups on a socket and returns how many of their frames were taken. What Group was told about a group's
