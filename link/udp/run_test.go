@@ -163,6 +163,9 @@ func TestRunsAllocateNothing(t *testing.T) {
 // between shards.
 func TestQueuePairsShareGroups(t *testing.T) {
 	from, to, path := openPair(t, Config{})
+	if !from.out.GSO {
+		t.Skip("this kernel splits no groups")
+	}
 	other, class, hops := *path, *path, *path
 	other.SourcePort++
 	class.TrafficClass, hops.HopLimit = 8, 3

@@ -59,8 +59,9 @@ func (o *Outbox) LongestRun(size int) int {
 }
 
 // Group makes one message of the first frames: those of one path, or of several that lead the same way, whose packets have one
-// length, the last of which may be shorter, with so many bytes of headers in front. path is that of the first with the source port that they really leave by. It
-// returns how many; 0 without an error when there is no room. An error is the fault of the frame behind them.
+// length, the last of which may be shorter, with so many bytes of headers in front. path is that of the first with the source
+// port that they really leave by. It returns how many; 0 without an error when there is no room. An error is the fault of the
+// frame behind them.
 func (o *Outbox) Group(frames []wire.Frame, path *wire.Path, headers int, a Addresser) (n int, err error) {
 	size := frames[0].PacketLen()
 	if size > MaxDatagram || !o.Room(&frames[0], headers) {
