@@ -277,12 +277,16 @@ func bareBlast(length time.Duration) (float64, error) {
 
 // summedBlast gathers a message of 1 MiB between headers and sums of it.
 func summedBlast(length time.Duration) (float64, error) {
-	message, around := make([]byte, 1<<20), make([]byte, (blastGroup+1)*(blastHeader+wire.ICRCSize))
+	const around = blastHeader + wire.ICRCSize // of a payload
+	message, headers := make([]byte, 1<<20), make([]byte, blastGroup*around)
+	for i := range message {
+		message[i] = byte(i) // memory that nobody has written is one page of zeros
+	}
 	v, at := make([][]byte, 0, 3*blastGroup), 0
 	return gsoBlast(length, "placer", func(fd int) error {
 		v = v[:0]
 		for i := range blastGroup {
-			header, trailer := around[16*i:][:blastHeader], around[16*i+blastHeader:][:wire.ICRCSize]
+			header, trailer := headers[i*around:][:blastHeader], headers[i*around+blastHeader:][:wire.ICRCSize]
 			payload := message[at:][:blastPayload]
 			at = (at + blastPayload) % len(message)
 			wire.Checksum(0).BTH(header).Update(payload).Put(trailer)
