@@ -15,8 +15,11 @@ import (
 
 const (
 	// spin is how long a shard looks around after its last work before it sleeps. It yields its processor meanwhile:
-	// the application that it waits for may need it.
-	spin = 50 * time.Microsecond
+	// the application that it waits for may need it. Where a switch between threads takes 6 us, that is two looks, and an
+	// answer through two processes comes after four: it looks leastLooks times, but no longer than patience.
+	spin       = 50 * time.Microsecond
+	leastLooks = 8
+	patience   = 4 * spin
 	// hogged is longer than a yield takes among threads that yield as well, and less than a slice of the kernel's.
 	hogged = time.Millisecond
 	// hogs is how many such yields in a row make a shard do without for withoutYield.
@@ -162,21 +165,24 @@ func (s *shard) run() {
 	runtime.LockOSThread()
 	dma.GuardGoroutine()
 	defer close(s.wait.done)
-	worked := s.time()
+	worked, looks := s.time(), 0
 	var neighbours neighbours
 	for !s.wait.stop {
 		now := s.time()
+		idle := now.Sub(worked)
 		switch {
 		case s.round(now):
-			worked = now
-		case now.Sub(worked) < spin && neighbours.yield(now), s.roads.stalled:
+			// Not when the round began: it may have yielded, for longer than spin.
+			worked, looks = s.time(), 0
+		case (idle < spin || looks < leastLooks && idle < patience) && neighbours.yield(now), s.roads.stalled:
+			looks++
 			yield()
 			if soleProcessor {
 				neighbours.judge(now, s.time())
 			}
 		default:
 			if !s.sleep() || len(s.dev.shards) == 1 {
-				worked = s.time()
+				worked, looks = s.time(), 0
 			}
 			// A bell rings for all shards: who finds nothing to do when it wakes sleeps on.
 		}
