@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -401,11 +400,9 @@ func (p *perfPeer) settle(ctx context.Context, own perfShare) (perfShare, error)
 	return *m.Share, nil
 }
 
-// pause lets somebody else have the processor: who polls memory waits for a process that may need this one.
-func pause() {
-	runtime.Gosched()
-	_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-}
+// pause lets another process have the processor: who polls memory waits for one that may need this one. The Go scheduler
+// is not told, as in CQ.Poll.
+func pause() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 func (p *perfPeer) close() {
 	if p.awake != nil {

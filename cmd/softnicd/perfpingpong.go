@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/softnic/softnicd/ib"
@@ -154,6 +155,7 @@ func (g *pingPong) hear(m int64) (bool, error) {
 			pause()
 		}
 		if i%256 == 0 {
+			runtime.Gosched()
 			// An error shows in the completion queue only.
 			if _, err := g.reap(); err != nil {
 				return false, err
@@ -172,7 +174,7 @@ func (g *pingPong) hear(m int64) (bool, error) {
 // quits tells whether the peer ended before message m.
 func (g *pingPong) quits(m int64) bool { return g.link.peerDone.Load() && g.link.peerSent[0] <= m }
 
-// spinsBeforeYield is how often memory is looked at before somebody else gets the processor.
+// spinsBeforeYield is how often memory is looked at before another process gets the processor.
 const spinsBeforeYield = 8
 
 // peek reads a byte that another process writes. It is a call, so that each look is one.
