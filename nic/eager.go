@@ -1,11 +1,12 @@
 package nic
 
-// eager is what a shard has learned about the applications that answer messages: whether they have other processors, so that
-// answers come while the shard looks, or wait for that of the shard, so that it has to be yielded first. To yield in vain costs
-// two changes of the process, to look in vain the whole time of looking.
+// eager is what a shard has learned about the application that is told of a queue pair's messages: whether it has another
+// processor, so that answers come while the shard looks, or waits for that of the shard, which has to be yielded first. To yield in
+// vain costs two changes of the process, to look in vain the whole time of looking. The two ends of a connection inside the device
+// may differ in that.
 type eager struct {
-	misses int // in a row
-	rest   int // how many messages more it is not tried for
+	misses uint8 // in a row
+	rest   uint8 // how many messages more it is not tried for
 }
 
 const (
@@ -29,7 +30,7 @@ func (e *eager) learn(came bool) {
 		e.misses = 0
 		return
 	}
-	if e.misses++; e.misses >= eagerMisses {
+	if e.misses = min(e.misses+1, eagerMisses); e.misses == eagerMisses {
 		e.rest = eagerRest // and one more miss is enough for another rest
 	}
 }

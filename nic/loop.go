@@ -175,6 +175,9 @@ func (s *shard) run() {
 			// Not when the round began: it may have yielded, for longer than spin.
 			worked, looks = s.time(), 0
 		case (idle < spin || looks < leastLooks && idle < patience) && neighbours.yield(now), s.roads.stalled:
+			if s.eagerly() {
+				continue
+			}
 			looks++
 			yield()
 			if soleProcessor {

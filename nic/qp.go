@@ -70,6 +70,7 @@ type QP struct {
 	fatal                bool   // the device raises QP_FATAL, or has
 	touched              bool   // it is in the shard's list touched
 	doomed               bool   // the queue pair has to fail as soon as its engine returns
+	eager                eager
 
 	congestion  congestion
 	outstanding transport.Outstanding

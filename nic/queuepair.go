@@ -160,6 +160,7 @@ func (q *served) CompleteRecv(r *transport.Receive, c *transport.Completion) {
 		q.completeSelected(r, c)
 		return
 	}
+	q.shard.told = (*QP)(q)
 	if q.path != nil && !q.local {
 		q.shard.delivered++
 	}

@@ -31,9 +31,10 @@ const (
 	// answerLooks is how often hearAnswer looks, half a microsecond apart, but for no longer than answerTime.
 	answerLooks = 4
 	answerTime  = 10 * time.Microsecond
-	// eagerLooks is how often it looks before that without yielding, for no longer than eagerTime.
-	eagerLooks = 128
-	eagerTime  = 3 * time.Microsecond
+	// eagerLooks is how often eagerly looks, for no longer than eagerTime: about as long as two changes of the process take where
+	// they take long, and four ways of a cache line between distant processors.
+	eagerLooks = 256
+	eagerTime  = 6 * time.Microsecond
 	// hush is how long the port is left alone when the answer came then: nothing else can come meanwhile, and who shares the
 	// processor, the peer's shard perhaps, has it so much earlier.
 	hush = 4 * time.Microsecond
@@ -48,7 +49,6 @@ type shard struct {
 	index int
 	port  Port
 	now   clock.Time // of this round
-	eager eager
 	hush  clock.Time // until when the port is left alone
 	// stamp is the time for completions: read when their cause was seen, since a round may have begun, on a busy machine,
 	// long before the request was even posted.
@@ -74,6 +74,7 @@ type shard struct {
 	settled int // frames of the burst that are whole
 	// delivered is how many messages from the network this round has told applications of.
 	delivered int
+	told      *QP    // whose application was told of a message last, until eagerly
 	moment    func() // yields the processor; tests do something else
 	packets   []wire.Packet
 	slots     []uint32 // rung
@@ -157,18 +158,28 @@ func (s *shard) round(now clock.Time) (busy bool) {
 // without yielding.
 func (s *shard) hearAnswer() (swift bool) {
 	begun := s.time()
-	if s.eager.tries() {
-		for i := 0; i < eagerLooks && !swift && s.time().Sub(begun) < eagerTime; i++ {
-			swift = s.doorbells(false)
-		}
-		if s.eager.learn(swift); swift {
-			return true
-		}
+	if s.eagerly() {
+		return true
 	}
 	for i := 0; i < answerLooks && !s.doorbells(false) && s.time().Sub(begun) < answerTime; i++ {
 		s.moment()
 	}
 	return false
+}
+
+// eagerly looks for the answer of the application that was told of a message last, if it is one whose answers come so, and
+// reports whether it came.
+func (s *shard) eagerly() (came bool) {
+	q := s.told
+	if s.told = nil; q == nil || !q.eager.tries() {
+		return false
+	}
+	begun := s.time()
+	for i := 0; i < eagerLooks && !came && s.time().Sub(begun) < eagerTime; i++ {
+		came = s.doorbells(false)
+	}
+	q.eager.learn(came)
+	return came
 }
 
 // next returns when the next round has something to do if nothing arrives.
