@@ -32,9 +32,9 @@ const (
 	answerLooks = 4
 	answerTime  = 10 * time.Microsecond
 	// eagerLooks is how often eagerly looks, for no longer than eagerTime: about as long as two changes of the process take where
-	// they take long, and four ways of a cache line between distant processors.
+	// they take long. An application that shares its processor with another that polls takes up to that long to notice.
 	eagerLooks = 256
-	eagerTime  = 6 * time.Microsecond
+	eagerTime  = 9 * time.Microsecond
 	// hush is how long the port is left alone when the answer came then: nothing else can come meanwhile, and who shares the
 	// processor, the peer's shard perhaps, has it so much earlier.
 	hush = 4 * time.Microsecond
