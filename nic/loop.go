@@ -174,6 +174,7 @@ func (s *shard) run() {
 		case s.round(now):
 			// Not when the round began: it may have yielded, for longer than spin.
 			worked, looks = s.time(), 0
+		case s.reply.lasts(now):
 		case (idle < spin || looks < leastLooks && idle < patience) && neighbours.yield(now), s.roads.stalled:
 			if s.eagerly() {
 				continue

@@ -75,6 +75,7 @@ type shard struct {
 	// delivered is how many messages from the network this round has told applications of.
 	delivered int
 	told      *QP    // whose application was told of a message last, until eagerly
+	reply     hope   // to an answer that hearAnswer heard
 	moment    func() // yields the processor; tests do something else
 	packets   []wire.Packet
 	slots     []uint32 // rung
@@ -135,15 +136,21 @@ func (s *shard) round(now clock.Time) (busy bool) {
 	s.delivered = 0
 	received := s.receive(now, limit)
 	busy = received > 0 || busy
-	swift := false
+	if s.delivered > 0 {
+		s.reply.end(true)
+	}
+	heard, swift := false, false
 	// A message by itself, or with the acknowledgement of what it answers.
 	if received <= 2 && s.delivered == 1 && s.sched.ready == 1 && !s.dev.cfg.Manual {
-		swift = s.hearAnswer()
+		heard, swift = s.hearAnswer()
 	}
 	busy = s.expire(now) || busy
 	busy = s.transmit(now) || busy
 	if swift && s.sched.ready == 0 && s.burst.Len() == 0 {
 		s.hush = s.time().Add(hush)
+	}
+	if heard {
+		s.reply.begin(s.time())
 	}
 	if !busy && len(s.parts) > nearBells {
 		busy = s.doorbells(true)
@@ -154,17 +161,23 @@ func (s *shard) round(now clock.Time) (busy bool) {
 // hearAnswer gives an application that has just been told of a message a moment to answer it. The acknowledgement then leaves
 // by the same system call as the answer, and in the same group if they have one length; it would be in the way otherwise, since
 // a datagram costs the kernel 3 us. Nobody waits longer than that for an application that has nothing to say; and where others
-// compute, who yields has lost the processor for milliseconds, and does it once at most. It reports whether the answer came
-// without yielding.
-func (s *shard) hearAnswer() (swift bool) {
+// compute, who yields has lost the processor for milliseconds, and does it once at most. It reports whether the answer came, and
+// whether without yielding.
+func (s *shard) hearAnswer() (heard, swift bool) {
 	begun := s.time()
 	if s.eagerly() {
-		return true
+		return true, true
 	}
-	for i := 0; i < answerLooks && !s.doorbells(false) && s.time().Sub(begun) < answerTime; i++ {
+	for range answerLooks {
+		if s.doorbells(false) {
+			return true, false
+		}
+		if s.time().Sub(begun) >= answerTime {
+			break
+		}
 		s.moment()
 	}
-	return false
+	return false, false
 }
 
 // eagerly looks for the answer of the application that was told of a message last, if it is one whose answers come so, and
