@@ -307,4 +307,26 @@ var deviceMutants = []mutant{
 		}},
 		tests: []string{"internal/crc TestUpdate"}, // on processors that have such vectors; on others it lives
 	},
+	{
+		name: "a shard hopes for replies though none come",
+		edits: []edit{{
+			"nic/eager.go",
+			`	h.end(false)
+`,
+			`	h.until = 0
+`,
+		}},
+		tests:  []string{"nic TestHope"},
+		unseen: "its devices are turned by hand",
+	},
+	{
+		name: "who polls keeps the only processor of the program",
+		edits: []edit{{
+			"verbs/cq.go",
+			`n%goschedPolls == 0`,
+			`n%goschedPolls > goschedPolls`,
+		}},
+		tests:  []string{"verbs TestPollLetsOthersRun"},
+		unseen: "its applications are no goroutines",
+	},
 }
