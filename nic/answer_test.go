@@ -45,7 +45,7 @@ func TestAnswerLeavesWithAcknowledgement(t *testing.T) {
 			b.dev.Step(w.now)
 			b.dev.cfg.Manual = true
 			if heard := b.dev.shards[0].reply.until != 0; heard != (c.answers > 0 && c.messages == 1) {
-				t.Errorf("a reply is hoped for: %v", heard)
+				t.Errorf("it waits for a reply: %v", heard)
 			}
 			if n := a.dev.shards[0].port.(*cable).waiting; n != c.frames || moments != c.moments {
 				t.Errorf("%d frames left after %d moments, want %d and %d", n, moments, c.frames, c.moments)
@@ -124,33 +124,33 @@ func TestEager(t *testing.T) {
 }
 
 // A shard that has sent an answer waits for the reply without yielding, for so long, as long as replies come.
-func TestHope(t *testing.T) {
-	var h hope
+func TestReplyWait(t *testing.T) {
+	var w replyWait
 	now := clock.Time(time.Second)
 	exchange := func(came bool) (waited bool) {
-		h.begin(now)
-		if waited = h.lasts(now.Add(replyTime - 1)); came {
-			h.end(true)
+		w.begin(now)
+		if waited = w.lasts(now.Add(replyTime - 1)); came {
+			w.end(true)
 		}
-		if h.lasts(now.Add(replyTime)) {
+		if w.lasts(now.Add(replyTime)) {
 			t.Error("it lasts longer than a reply takes")
 		}
 		return waited
 	}
 	for i := range 100 {
 		if !exchange(true) {
-			t.Fatalf("replies come: no hope after %d", i)
+			t.Fatalf("replies come: no wait after %d", i)
 		}
 	}
 	for i := range eagerMisses {
 		if !exchange(false) {
-			t.Fatalf("no hope after %d that did not come", i)
+			t.Fatalf("no wait after %d that did not come", i)
 		}
 	}
 	for range eagerRest {
-		h.end(true) // a message that nobody hoped for
+		w.end(true) // a message that nobody waited for
 		if exchange(false) {
-			t.Fatal("hope, though none come")
+			t.Fatal("it waits, though none come")
 		}
 	}
 	if !exchange(true) {

@@ -22,7 +22,7 @@
 //	link.go        the network interface below; gid.go its addresses, pkey.go its partitions; change.go what happens to it
 //	port.go        what carries frames
 //	shard.go       one round of work; inbox.go and members.go are commands, loop.go is waking and sleeping,
-//	               eager.go whether to yield first
+//	               answer.go waits for what comes next
 //	shards.go      all of them together: grace points, pauses
 //	part.go        what a context has on a shard; lane.go how packets get to the right one
 //	demux.go       whom a packet is for, and who may not speak; qpn.go finds queue pairs by number

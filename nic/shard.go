@@ -28,16 +28,6 @@ const (
 	// stall is a gap between rounds after which the port is emptied before timers fire: what they wait for may have
 	// arrived long ago.
 	stall = time.Millisecond
-	// answerLooks is how often hearAnswer looks, half a microsecond apart, but for no longer than answerTime.
-	answerLooks = 4
-	answerTime  = 10 * time.Microsecond
-	// eagerLooks is how often eagerly looks, for no longer than eagerTime: about as long as two changes of the process take where
-	// they take long. An application that shares its processor with another that polls takes up to that long to notice.
-	eagerLooks = 256
-	eagerTime  = 9 * time.Microsecond
-	// hush is how long the port is left alone when the answer came then: nothing else can come meanwhile, and who shares the
-	// processor, the peer's shard perhaps, has it so much earlier.
-	hush = 4 * time.Microsecond
 	// drainPackets bounds that, and quiesce. A local ring holds fewer.
 	drainPackets = 1 << 16
 )
@@ -74,9 +64,9 @@ type shard struct {
 	settled int // frames of the burst that are whole
 	// delivered is how many messages from the network this round has told applications of.
 	delivered int
-	told      *QP    // whose application was told of a message last, until eagerly
-	reply     hope   // to an answer that hearAnswer heard
-	moment    func() // yields the processor; tests do something else
+	told      *QP       // whose application was told of a message last, until eagerly
+	reply     replyWait // for a reply to what hearAnswer heard
+	moment    func()    // yields the processor; tests do something else
 	packets   []wire.Packet
 	slots     []uint32 // rung
 
@@ -156,43 +146,6 @@ func (s *shard) round(now clock.Time) (busy bool) {
 		busy = s.doorbells(true)
 	}
 	return busy
-}
-
-// hearAnswer gives an application that has just been told of a message a moment to answer it. The acknowledgement then leaves
-// by the same system call as the answer, and in the same group if they have one length; it would be in the way otherwise, since
-// a datagram costs the kernel 3 us. Nobody waits longer than that for an application that has nothing to say; and where others
-// compute, who yields has lost the processor for milliseconds, and does it once at most. It reports whether the answer came, and
-// whether without yielding.
-func (s *shard) hearAnswer() (heard, swift bool) {
-	begun := s.time()
-	if s.eagerly() {
-		return true, true
-	}
-	for range answerLooks {
-		if s.doorbells(false) {
-			return true, false
-		}
-		if s.time().Sub(begun) >= answerTime {
-			break
-		}
-		s.moment()
-	}
-	return false, false
-}
-
-// eagerly looks for the answer of the application that was told of a message last, if it is one whose answers come so, and
-// reports whether it came.
-func (s *shard) eagerly() (came bool) {
-	q := s.told
-	if s.told = nil; q == nil || !q.eager.tries() {
-		return false
-	}
-	begun := s.time()
-	for i := 0; i < eagerLooks && !came && s.time().Sub(begun) < eagerTime; i++ {
-		came = s.doorbells(false)
-	}
-	q.eager.learn(came)
-	return came
 }
 
 // next returns when the next round has something to do if nothing arrives.

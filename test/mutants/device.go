@@ -308,15 +308,15 @@ var deviceMutants = []mutant{
 		tests: []string{"internal/crc TestUpdate"}, // on processors that have such vectors; on others it lives
 	},
 	{
-		name: "a shard hopes for replies though none come",
+		name: "a shard waits for replies though none come",
 		edits: []edit{{
-			"nic/eager.go",
-			`	h.end(false)
+			"nic/answer.go",
+			`	w.end(false)
 `,
-			`	h.until = 0
+			`	w.until = 0
 `,
 		}},
-		tests:  []string{"nic TestHope"},
+		tests:  []string{"nic TestReplyWait"},
 		unseen: "its devices are turned by hand",
 	},
 	{
