@@ -165,28 +165,27 @@ func (s *shard) run() {
 	runtime.LockOSThread()
 	dma.GuardGoroutine()
 	defer close(s.wait.done)
-	worked, looks := s.time(), 0
+	idle := idleness{since: s.time()}
 	var neighbours neighbours
 	for !s.wait.stop {
 		now := s.time()
-		idle := now.Sub(worked)
 		switch {
 		case s.round(now):
 			// Not when the round began: it may have yielded, for longer than spin.
-			worked, looks = s.time(), 0
+			idle = idleness{since: s.time()}
 		case s.reply.lasts(now):
-		case (idle < spin || looks < leastLooks && idle < patience) && neighbours.yield(now), s.roads.stalled:
+		case idle.looksOn(now) && neighbours.yield(now), s.roads.stalled:
 			if s.eagerly() {
 				continue
 			}
-			looks++
+			idle.looks++
 			yield()
 			if soleProcessor {
 				neighbours.judge(now, s.time())
 			}
 		default:
 			if !s.sleep() || len(s.dev.shards) == 1 {
-				worked, looks = s.time(), 0
+				idle = idleness{since: s.time()}
 			}
 			// A bell rings for all shards: who finds nothing to do when it wakes sleeps on.
 		}
@@ -202,6 +201,18 @@ func (s *shard) run() {
 	for _, c := range queue {
 		c.do(s.now)
 	}
+}
+
+// idleness is how long a shard has had nothing to do, and how often it has yielded and looked since.
+type idleness struct {
+	since clock.Time
+	looks int
+}
+
+// looksOn reports whether it is too early to sleep.
+func (i *idleness) looksOn(now clock.Time) bool {
+	idle := now.Sub(i.since)
+	return idle < spin || i.looks < leastLooks && idle < patience
 }
 
 // soleProcessor says that there is one processor for everybody.

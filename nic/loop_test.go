@@ -389,3 +389,24 @@ func TestCloseWhileOpening(t *testing.T) {
 	wg.Wait()
 	a.checkEmpty(t)
 }
+
+// A shard with nothing to do looks for 50 us, and eight times where looks are further apart, but not for ever.
+func TestIdleness(t *testing.T) {
+	for _, c := range []struct {
+		idle  time.Duration
+		looks int
+		on    bool
+	}{
+		{0, 0, true},
+		{49 * time.Microsecond, 1000, true},
+		{50 * time.Microsecond, 8, false},
+		{50 * time.Microsecond, 7, true},
+		{199 * time.Microsecond, 7, true},
+		{200 * time.Microsecond, 0, false},
+	} {
+		i := idleness{since: 1000, looks: c.looks}
+		if on := i.looksOn(i.since.Add(c.idle)); on != c.on {
+			t.Errorf("after %v and %d looks: %v", c.idle, c.looks, on)
+		}
+	}
+}
