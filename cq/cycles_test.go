@@ -13,6 +13,7 @@ import (
 
 	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/internal/shm"
+	"github.com/softnic/softnicd/internal/yield"
 )
 
 var cycles = flag.Int("cq.cycles", 100_000, "how often TestSleepCycles arms and sleeps; make cq-cycles says 10 million")
@@ -104,7 +105,7 @@ func TestSleepCycles(t *testing.T) {
 		for range 64 { // between looks at the channel
 			// Only one at a time: the next entry would wake who sleeps although he should not.
 			if q.Occupancy() > 0 {
-				_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+				yield.Thread()
 				continue
 			}
 			for range posted % 61 * posted % 37 { // a pause that is never the same for long

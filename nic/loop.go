@@ -10,6 +10,7 @@ import (
 
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/dma"
+	"github.com/softnic/softnicd/internal/yield"
 	"golang.org/x/sys/unix"
 )
 
@@ -179,7 +180,7 @@ func (s *shard) run() {
 				continue
 			}
 			idle.looks++
-			yield()
+			yield.Thread()
 			if soleProcessor {
 				neighbours.judge(now, s.time())
 			}
@@ -240,9 +241,6 @@ func (n *neighbours) judge(began, ended clock.Time) {
 		n.hogs, n.shunned = 0, ended.Add(withoutYield)
 	}
 }
-
-// yield lets another thread have the processor, without telling the Go scheduler: it is back in half a microsecond.
-func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // sleep waits until something may have happened, and reports whether it did wait. It says that it sleeps first and looks
 // once more then: who publishes work after that look sees the word and rings (both sides' order is sequentially

@@ -7,6 +7,7 @@ import (
 	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/yield"
 	"github.com/softnic/softnicd/transport"
 	"github.com/softnic/softnicd/wire"
 )
@@ -99,7 +100,7 @@ func newShard(d *Device, index int, port Port, random func() uint64) (*shard, er
 		packets:  make([]wire.Packet, recvPackets),
 		touched:  make([]*QP, 0, recvPackets),
 		slots:    make([]uint32, 0, bellSlots),
-		moment:   yield,
+		moment:   yield.Thread,
 		wait:     newSleeper(),
 	}
 	GiveRuns(port)

@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softnic/softnicd/abi"
 	"github.com/softnic/softnicd/abi/ctl"
 	"github.com/softnic/softnicd/cq"
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/yield"
 	"github.com/softnic/softnicd/verbs/internal/arena"
 )
 
@@ -234,10 +233,7 @@ const (
 	goschedPolls = 32
 )
 
-// yield is what a poll that found nothing does. The Go scheduler is not told of the system call. A turn of somebody else
-// takes longer than the 20 us after which sysmon gives the goroutine's processor to a thread that it wakes; the goroutine
-// must then be given another, and sysmon looks again 20 us later, all of it beside the daemon on the same processors: a
-// third of the messages a second went there where a switch between threads costs 6 us.
+// yield is what a poll that found nothing does.
 func (q *CQ) yield() {
 	n := q.empty.Add(1)
 	if n <= freePolls {
@@ -246,7 +242,7 @@ func (q *CQ) yield() {
 	if n%goschedPolls == 0 {
 		runtime.Gosched()
 	}
-	syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	yield.Thread()
 }
 
 // Peek counts the completions that wait, n at the most, and takes none.

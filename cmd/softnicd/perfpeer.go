@@ -400,10 +400,6 @@ func (p *perfPeer) settle(ctx context.Context, own perfShare) (perfShare, error)
 	return *m.Share, nil
 }
 
-// pause lets another process have the processor: who polls memory waits for one that may need this one. The Go scheduler
-// is not told, as in CQ.Poll.
-func pause() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
 func (p *perfPeer) close() {
 	if p.awake != nil {
 		p.awake()

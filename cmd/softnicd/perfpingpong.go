@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/softnic/softnicd/ib"
+	"github.com/softnic/softnicd/internal/yield"
 )
 
 // pingPong is a latency measurement: one message at a time. SEND and WRITE go to and fro and count half of the way, READ
@@ -152,7 +153,7 @@ func (g *pingPong) hear(m int64) (bool, error) {
 	last := len(b) - 1
 	for i := 1; peek(b, last) != pollByte(m); i++ {
 		if i%spinsBeforeYield == 0 {
-			pause()
+			yield.Thread()
 		}
 		if i%256 == 0 {
 			runtime.Gosched()
