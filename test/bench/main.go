@@ -33,12 +33,12 @@ type row struct {
 type stage struct {
 	path, against func() (float64, error) // against is nil without a yardstick
 	once          bool                    // one round says it all
-	close         bool                    // path and yardstick are so near each other that it takes closeRounds times as many
+	alike         bool                    // path and yardstick are nearly the same: their difference takes alikeRounds times as many
 	note          func() string           // more about it, for the last column; may be nil
 	done          func()                  // may be nil
 }
 
-const closeRounds = 3
+const alikeRounds = 3
 
 // always is a stage that is nothing more than its measurements.
 func always(path, against func() (float64, error)) func() (*stage, error) {
@@ -128,8 +128,8 @@ func (s *suite) rounds(r *row, rounds int) error {
 	if st.once {
 		rounds = 1
 	}
-	if st.close {
-		rounds *= closeRounds
+	if st.alike {
+		rounds *= alikeRounds
 	}
 	var a, b []float64
 	for range rounds {

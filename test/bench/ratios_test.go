@@ -109,5 +109,5 @@ func (r *row) guarded(t *testing.T) {
 	if line := median(lines); line > quiet {
 		t.Skipf("not judged: a cache line takes %.0f ns to another thread and back, so others have the processors", line)
 	}
-	t.Errorf("%d times worse than the limit", attempts)
+	t.Errorf("worse than the limit in each of %d attempts", attempts)
 }

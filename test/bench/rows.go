@@ -184,7 +184,7 @@ func (s *suite) besideIdle() (*stage, error) {
 		return nil, err
 	}
 	a, b := &pair{s, h.daemon, h.daemon}, &pair{s, alone, alone}
-	return &stage{path: a.nanoseconds("msg-rate", deep, lists), against: b.nanoseconds("msg-rate", deep, lists), close: true, done: alone.stop}, nil
+	return &stage{path: a.nanoseconds("msg-rate", deep, lists), against: b.nanoseconds("msg-rate", deep, lists), alike: true, done: alone.stop}, nil
 }
 
 // idle measures the processor time of a daemon with nothing to do, in percent of a processor. Go collects garbage every two
