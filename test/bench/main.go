@@ -3,7 +3,7 @@
 // A figure alone says little on a machine that others use too, so everything is a ratio. Each path has a yardstick; the
 // two are measured in turns, A B A B, for -length each, and the table has the medians and the ratio of the medians.
 // main.go is the table, yardsticks.go what it is compared with, rows.go the paths, scale.go the curves of make plots,
-// profile.go what the compiler is told.
+// profile.go what the compiler is told, placement.go where the processors are meanwhile.
 // softnicd.go builds the program, rig.go starts daemons and softnicd perf between them, perftest.go programs in C.
 // crowd.go and incast.go are applications.
 package main
@@ -38,7 +38,11 @@ type stage struct {
 	done          func()                  // may be nil
 }
 
-const alikeRounds = 3
+const (
+	alikeRounds = 3
+	// mostRounds is how many times the rounds are measured at the most until there are enough with the processors near one another.
+	mostRounds = 2
+)
 
 // always is a stage that is nothing more than its measurements.
 func always(path, against func() (float64, error)) func() (*stage, error) {
@@ -125,35 +129,40 @@ func (s *suite) rounds(r *row, rounds int) error {
 	if st.done != nil {
 		defer st.done()
 	}
-	if st.once {
-		rounds = 1
-	}
 	if st.alike {
 		rounds *= alikeRounds
 	}
-	var a, b []float64
-	for range rounds {
-		s.lines = append(s.lines, cacheLine(20*time.Millisecond))
-		s.taken = append(s.taken, takingBack(20*time.Millisecond))
+	most := mostRounds * rounds
+	if st.once {
+		most = 1
+	}
+	var at measured
+	taken := s.probe()
+	for tried := 0; len(at[near].path) < rounds && tried < most; tried++ {
+		before, between, against := taken, taken, 0.0
 		if st.against != nil {
-			v, err := st.against()
-			if err != nil {
+			if against, err = st.against(); err != nil {
 				return fmt.Errorf("%s: %w", r.yardstick, err)
 			}
-			b = append(b, v)
+			between = s.probe()
 		}
-		v, err := st.path()
+		path, err := st.path()
 		if err != nil {
 			return err
 		}
-		a = append(a, v)
+		taken = s.probe()
+		here := &at[distanceOf(before, between, taken)]
+		here.path, here.against = append(here.path, path), append(here.against, against)
 	}
-	line := r.line(median(a), median(b))
-	if st.note != nil {
-		line = strings.TrimSuffix(line, " |") + "; " + st.note() + " |"
-	}
-	fmt.Println(line)
+	fmt.Println(r.line(&at, st))
 	return nil
+}
+
+// probe asks where the processors are.
+func (s *suite) probe() float64 {
+	taken := takingBack(20 * time.Millisecond)
+	s.lines, s.taken = append(s.lines, cacheLine(20*time.Millisecond)), append(s.taken, taken)
+	return taken
 }
 
 // ratio is what the floor and the aim are about.
@@ -164,8 +173,10 @@ func (r *row) ratio(path, yardstick float64) float64 {
 	return path / yardstick
 }
 
-// line is a line of the table.
-func (r *row) line(path, yardstick float64) string {
+// line is a line of the table: about the place where most of the rounds were, with a word of the other.
+func (r *row) line(at *measured, st *stage) string {
+	best := at.best()
+	path, yardstick := median(at[best].path), median(at[best].against)
 	ratio, other, shown := r.ratio(path, yardstick), "", ""
 	if r.yardstick != "" {
 		other, shown = fmt.Sprintf("%.3g %s", yardstick, r.unit), fmt.Sprintf("%.2f", ratio)
@@ -177,7 +188,20 @@ func (r *row) line(path, yardstick float64) string {
 	case r.reaches(ratio, r.floor):
 		verdict = "above the floor"
 	}
-	return fmt.Sprintf("| %s | %.3g %s | %s | %s | %s | %g | %g | %s |", r.name, path, r.unit, r.yardstick, other, shown, r.floor, r.aim, verdict)
+	notes := []string{verdict}
+	if st.note != nil {
+		notes = append(notes, st.note())
+	}
+	if best != near && !st.once {
+		notes = append(notes, best.String())
+	}
+	for d, v := range at[:moved] {
+		if n := len(v.path); n > 0 && distance(d) != best {
+			notes = append(notes, fmt.Sprintf("%v: %.2f in %d rounds of %d", distance(d), r.ratio(median(v.path), median(v.against)), n, n+len(at[best].path)))
+		}
+	}
+	return fmt.Sprintf("| %s | %.3g %s | %s | %s | %s | %g | %g | %s |",
+		r.name, path, r.unit, r.yardstick, other, shown, r.floor, r.aim, strings.Join(notes, "; "))
 }
 
 func (r *row) reaches(v, limit float64) bool {

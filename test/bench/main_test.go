@@ -32,8 +32,32 @@ func TestLine(t *testing.T) {
 		{row{floor: 3.5, aim: 2.5, yardstick: with, lower: true}, 40, 10, "4.00 | 3.5 | 2.5 | below the floor"},
 		{row{floor: 3, aim: 5}, 4, 0, "|  | 3 | 5 | above the floor"},
 	} {
-		if got := c.r.line(c.path, c.yardstick); !strings.Contains(got, c.want) {
+		at := &measured{near: {[]float64{c.path}, []float64{c.yardstick}}}
+		if got := c.r.line(at, new(stage)); !strings.Contains(got, c.want) {
 			t.Errorf("line %q, want %q in it", got, c.want)
+		}
+	}
+}
+
+// Rounds with the processors near one another and those with the processors apart are never mixed, and a round during which
+// they moved counts as neither.
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		taken []float64
+		want  distance
+	}{{[]float64{7, 8, 7}, near}, {[]float64{28, 27, 30}, far}, {[]float64{7, 28, 28}, moved}, {[]float64{28, 28, 7}, moved}, {[]float64{28, 7, 28}, moved}} {
+		if got := distanceOf(c.taken...); got != c.want {
+			t.Errorf("%v: %v, want %v", c.taken, got, c.want)
+		}
+	}
+	r := row{floor: 1, aim: 1.3, yardstick: "something"}
+	at := &measured{near: {[]float64{12, 12}, []float64{10, 10}}, far: {[]float64{4.5}, []float64{5}}, moved: {[]float64{1}, []float64{100}}}
+	for want, rounds := range map[string]*measured{
+		"1.20 | 1 | 1.3 | above the floor; processors far apart: 0.90 in 1 rounds of 3 |":                  at,
+		"0.90 | 1 | 1.3 | below the floor; processors far apart; processors near: 1.20 in 1 rounds of 3 |": {near: {[]float64{12}, []float64{10}}, far: {[]float64{4.5, 4.5}, []float64{5, 5}}},
+	} {
+		if got := r.line(rounds, new(stage)); !strings.Contains(got, want) {
+			t.Errorf("line %q, want %q in it", got, want)
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/softnic/softnicd/wire"
@@ -32,86 +30,6 @@ func goCopy(length time.Duration) float64 {
 		n += size
 	}
 	return float64(n) * 8 / time.Since(began).Seconds() / 1e9
-}
-
-// cacheLine returns the nanoseconds in which a cache line goes to another thread and comes back.
-func cacheLine(length time.Duration) float64 {
-	var word atomic.Int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		for i := int64(1); ; i += 2 {
-			for n := 0; ; n++ {
-				v := word.Load()
-				if v < 0 {
-					return
-				}
-				if v == i {
-					break
-				}
-			}
-			word.CompareAndSwap(i, i+1)
-		}
-	}()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	began, rounds := time.Now(), int64(0)
-	for time.Since(began) < length {
-		for range 100 {
-			word.Store(2*rounds + 1)
-			for word.Load() != 2*rounds+2 {
-			}
-			rounds++
-		}
-	}
-	took := time.Since(began)
-	word.Store(-1)
-	<-done
-	return float64(took.Nanoseconds()) / float64(rounds)
-}
-
-// takingBack returns the nanoseconds that a cache line costs to be written which another thread has just read: what a kernel pays
-// whose buffers go to and fro between a sender and a receiver. It tells apart what the round trip of one line does not.
-func takingBack(length time.Duration) float64 {
-	const slots, size = 4, 64 << 10
-	var ring [slots][]byte
-	for i := range ring {
-		ring[i] = make([]byte, size)
-	}
-	from, to := make([]byte, size), make([]byte, size)
-	var put, got atomic.Int64 // slots ever filled and emptied; a negative put ends it
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		for n := int64(0); ; n++ {
-			for put.Load() == n {
-			}
-			if put.Load() < 0 {
-				return
-			}
-			copy(to, ring[n%slots])
-			got.Store(n + 1)
-		}
-	}()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var wrote time.Duration
-	n := int64(0)
-	for began := time.Now(); time.Since(began) < length; n++ {
-		for n-got.Load() == slots {
-		}
-		start := time.Now()
-		copy(ring[n%slots], from)
-		wrote += time.Since(start)
-		put.Store(n + 1)
-	}
-	for got.Load() != n {
-	}
-	put.Store(-1)
-	<-done
-	return float64(wrote.Nanoseconds()) / float64(n*size/64)
 }
 
 // runChild is the other process of a yardstick: it inherits a socket as descriptor 3.
