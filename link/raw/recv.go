@@ -30,7 +30,7 @@ func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 	if p.sendOnly {
 		return 0
 	}
-	return p.in.Recv(p.epoll, packets)
+	return p.in.Recv(now, p.epoll, packets)
 }
 
 // GiveRuns is what nic.GiveRuns asks.

@@ -115,7 +115,7 @@ func BenchmarkRaw(b *testing.B) {
 				if k, errno := batch.Sendmmsg(t.socket.fd, t.Pending()); k != len(t.Pending()) {
 					b.Fatalf("%d of %d groups sent: %v", k, len(t.Pending()), errno)
 				}
-				for to.in.Fill(to.epoll) {
+				for to.in.Fill(0, to.epoll) {
 					for r := to.in.Next(); r != nil; r = to.in.Next() {
 						received += len(r.Bytes)
 					}

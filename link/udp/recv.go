@@ -14,11 +14,11 @@ import (
 const recvSize = 64 << 10
 
 // Recv implements nic.Port.
-func (p *Port) Recv(_ clock.Time, packets []wire.Packet) int {
+func (p *Port) Recv(now clock.Time, packets []wire.Packet) int {
 	if len(packets) == 0 || p.closed {
 		return 0
 	}
-	return p.in.Recv(p.epoll, packets)
+	return p.in.Recv(now, p.epoll, packets)
 }
 
 // GiveRuns is what nic.GiveRuns asks.

@@ -49,7 +49,9 @@ func (p *Port) receiver(a netip.Addr, bind func(fd int, a netip.Addr) error) (*b
 		unix.Close(fd)
 		return nil, err
 	}
-	return &batch.Socket{FD: fd, Addr: a, GID: ib.GIDFromAddr(a)}, nil
+	r := &batch.Socket{FD: fd, Addr: a, GID: ib.GIDFromAddr(a)}
+	r.Hold()
+	return r, nil
 }
 
 // sender is a socket that sends from one port and any address.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/softnic/softnicd/clock"
 	"github.com/softnic/softnicd/ib"
 	"github.com/softnic/softnicd/nic"
 	"github.com/softnic/softnicd/wire"
@@ -27,6 +28,7 @@ type Socket struct {
 	GID  ib.GID
 
 	drops uint32 // SO_RXQ_OVFL, as last seen
+	held  holding
 }
 
 // Inbox is the way in: messages from several sockets, in memory made beforehand.
@@ -38,10 +40,12 @@ type Inbox struct {
 	size     int
 	messages [recvMessages]Message
 	iovecs   [recvMessages]Iovec
-	from     [recvMessages]*Socket
-	buffers  []byte
-	names    []byte
-	controls []byte
+	// discarded are messages without room for anything.
+	discarded [recvMessages]Message
+	from      [recvMessages]*Socket
+	buffers   []byte
+	names     []byte
+	controls  []byte
 
 	received     Received
 	ask          int // messages to ask for
@@ -92,10 +96,10 @@ func (in *Inbox) Next() *Received {
 }
 
 // Fill receives messages from whichever sockets have some; epoll watches them all.
-func (in *Inbox) Fill(epoll int) bool {
+func (in *Inbox) Fill(now clock.Time, epoll int) bool {
 	in.count, in.given = 0, 0
 	if len(in.Sockets) == 1 {
-		in.fillFrom(in.Sockets[0])
+		in.fillFrom(now, in.Sockets[0])
 		in.adapt()
 		return in.count > 0
 	}
@@ -108,7 +112,7 @@ func (in *Inbox) Fill(epoll int) bool {
 		fd := int(in.events[(uint(i)+in.turn)%uint(n)].Fd)
 		for _, r := range in.Sockets {
 			if r.FD == fd {
-				in.fillFrom(r)
+				in.fillFrom(now, r)
 			}
 		}
 	}
@@ -134,9 +138,12 @@ func (in *Inbox) adapt() {
 	}
 }
 
-func (in *Inbox) fillFrom(s *Socket) {
+func (in *Inbox) fillFrom(now clock.Time, s *Socket) {
 	if in.count >= in.ask {
 		return
+	}
+	if s.held.count > 0 {
+		in.release(s, now, in.ask-in.count)
 	}
 	free := in.messages[in.count:in.ask]
 	for i := range free {
@@ -144,13 +151,15 @@ func (in *Inbox) fillFrom(s *Socket) {
 		free[i].SetName(in.names[k*NameSize : (k+1)*NameSize])
 		free[i].SetControl(in.controls[k*recvControlSize : (k+1)*recvControlSize])
 	}
-	n, errno := recvmmsg(s.FD, free)
+	flags := s.held.flags()
+	n, errno := recvmmsg(s.FD, free, flags)
 	for errno == unix.EINTR {
-		n, errno = recvmmsg(s.FD, free)
+		n, errno = recvmmsg(s.FD, free, flags)
 	}
 	if errno != 0 {
 		return
 	}
+	s.held.add(now, free[:n], in.size, flags)
 	for range n {
 		in.from[in.count] = s
 		in.count++

@@ -78,9 +78,9 @@ func Sendmmsg(fd int, m []Message) (int, unix.Errno) {
 	return int(n), errno
 }
 
-func recvmmsg(fd int, m []Message) (int, unix.Errno) {
+func recvmmsg(fd int, m []Message, flags int) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(m))),
-		uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
+		uintptr(len(m)), uintptr(unix.MSG_DONTWAIT|flags), 0, 0)
 	return int(n), errno
 }
 

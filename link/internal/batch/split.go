@@ -1,6 +1,9 @@
 package batch
 
-import "github.com/softnic/softnicd/wire"
+import (
+	"github.com/softnic/softnicd/clock"
+	"github.com/softnic/softnicd/wire"
+)
 
 const (
 	// recvRounds bounds how often one Recv asks again when all that came was refused.
@@ -23,11 +26,11 @@ type splitter struct {
 func (in *Inbox) GiveRuns() { in.joiner = wire.NewJoiner(joinedPackets) }
 
 // Recv does what nic.Port has it do. What does not fit into packets is kept for the next call.
-func (in *Inbox) Recv(epoll int, packets []wire.Packet) int {
+func (in *Inbox) Recv(now clock.Time, epoll int, packets []wire.Packet) int {
 	n := in.split(packets)
 	// Buffers are received into again only while no packet that refers to them is given out.
 	for round := 0; n == 0 && round < recvRounds; round++ {
-		if !in.Fill(epoll) {
+		if !in.Fill(now, epoll) {
 			break
 		}
 		n = in.split(packets)
