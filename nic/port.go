@@ -17,7 +17,7 @@ type Port interface {
 	// What was malformed has been counted and dropped.
 	Recv(now clock.Time, packets []wire.Packet) int
 	// Descriptor is readable when Recv has something, for a shard that wants to sleep; -1 if there is nothing to wait
-	// for.
+	// for. It may be readable for a moment more.
 	Descriptor() int
 	// Counters are the port's own: what it dropped, by kind.
 	Counters() *PortCounters

@@ -20,6 +20,8 @@ type Interface struct {
 	// AdminUp says that somebody set it up, Carrier that the link below works.
 	AdminUp, Carrier bool
 	Loopback         bool
+	// Hardware says that a device is behind it, be it one of a virtual machine. Linux before 5.14 does not tell.
+	Hardware bool
 	// Addrs are the usable addresses, without zone, in the order of a GID table: IPv6 link-local ones first, then the
 	// others in order of configuration, IPv4 before IPv6, as Linux fills its table for RoCE.
 	Addrs []netip.Addr
@@ -91,7 +93,7 @@ func describe(l *netlink.LinkAttrs, addrs []netlink.Addr) Interface {
 	i := Interface{
 		Index: l.Index, Name: l.Name, MAC: l.HardwareAddr, MTU: l.MTU,
 		AdminUp: l.RawFlags&unix.IFF_UP != 0, Carrier: l.RawFlags&unix.IFF_LOWER_UP != 0 && l.RawFlags&unix.IFF_RUNNING != 0,
-		Loopback: l.RawFlags&unix.IFF_LOOPBACK != 0,
+		Loopback: l.RawFlags&unix.IFF_LOOPBACK != 0, Hardware: l.ParentDev != "",
 	}
 	var local, v4, v6 []netip.Prefix
 	for _, a := range addrs {

@@ -20,6 +20,9 @@ type Config struct {
 	Addrs []netip.Addr
 	// Interface is the index of the network interface. Link-local IPv6 addresses mean nothing without it.
 	Interface int
+	// Hardware says that the interface has a device behind it. What it receives is then given back at once; senders on the same
+	// host gain when it is held for a while.
+	Hardware bool
 	// Port is the UDP port; 0 is 4791. The ICRC takes 4791 in any case, so another port is for tests.
 	Port uint16
 	// SendSockets is how many source ports each address family has. 0 is 8; and 1 if all addresses are of the loopback, where
@@ -186,7 +189,8 @@ func (p *Port) ReceiveBuffer() int {
 }
 
 // Descriptor implements nic.Port. It stays the same when addresses change. It does not show what an earlier Recv left
-// behind because its packets were all filled: a call that fills them is to be followed by another.
+// behind because its packets were all filled: a call that fills them is to be followed by another. After a bulk transfer it is
+// readable for a fifth of a millisecond more, until a Recv gives back what the port holds.
 func (p *Port) Descriptor() int { return p.epoll }
 
 // Counters implements nic.Port.

@@ -50,7 +50,9 @@ func (p *Port) receiver(a netip.Addr, bind func(fd int, a netip.Addr) error) (*b
 		return nil, err
 	}
 	r := &batch.Socket{FD: fd, Addr: a, GID: ib.GIDFromAddr(a)}
-	r.Hold()
+	if !p.cfg.Hardware {
+		r.Hold()
+	}
 	return r, nil
 }
 

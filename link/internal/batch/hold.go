@@ -42,13 +42,16 @@ type holding struct {
 }
 
 // Hold lets a UDP socket hold what it received, if its receive buffer is large enough and the kernel has SO_PEEK_OFF. It is to be
-// called before anything is received.
+// called before anything is received. Pages that a network card's driver lends would come back late to no purpose.
 func (s *Socket) Hold() {
 	limit := min(ReceiveBuffer(s.FD)/holdShare, mostHeld)
 	if limit >= leastHeld && unix.SetsockoptInt(s.FD, unix.SOL_SOCKET, unix.SO_PEEK_OFF, 0) == nil {
 		s.held.limit = limit
 	}
 }
+
+// Held returns the bytes that are held.
+func (s *Socket) Held() int { return s.held.bytes }
 
 // flags are those of the next receive. Only peeks pass by what is held.
 func (h *holding) flags() int {
