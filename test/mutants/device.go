@@ -308,6 +308,26 @@ var deviceMutants = []mutant{
 		tests: []string{"internal/crc TestUpdate"}, // on processors that have such vectors; on others it lives
 	},
 	{
+		name: "what was held is received once more",
+		edits: []edit{{
+			"link/internal/batch/hold.go",
+			`in.discarded[:min(n, recvMessages)], unix.MSG_TRUNC)`,
+			`in.discarded[:min(n, recvMessages)], unix.MSG_TRUNC|unix.MSG_PEEK)`,
+		}},
+		tests:  []string{"link/udp TestHold"},
+		unseen: "its ports are not sockets",
+	},
+	{
+		name: "what is held stays when nothing comes any more",
+		edits: []edit{{
+			"link/internal/batch/hold.go",
+			`	if !h.bulk || now.Sub(h.last) > holdTime {`,
+			`	if !h.bulk {`,
+		}},
+		tests:  []string{"link/internal/batch TestHolding"},
+		unseen: "its ports are not sockets",
+	},
+	{
 		name: "a shard waits for replies though none come",
 		edits: []edit{{
 			"nic/answer.go",
