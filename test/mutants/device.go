@@ -321,8 +321,8 @@ var deviceMutants = []mutant{
 		name: "what is held stays when nothing comes any more",
 		edits: []edit{{
 			"link/internal/batch/hold.go",
-			`	if !h.bulk || now.Sub(h.last) > holdTime {`,
-			`	if !h.bulk {`,
+			`return h.bulk && now.Sub(h.large) <= holdTime }`,
+			`return h.bulk }`,
 		}},
 		tests:  []string{"link/internal/batch TestHolding"},
 		unseen: "its ports are not sockets",

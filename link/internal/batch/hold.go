@@ -25,20 +25,21 @@ const (
 	leastHeld = 512 << 10
 	// heldMessages bounds them by their number: each peek passes them all by.
 	heldMessages = 128
-	// holdTime is how long nothing may have come. The socket polls readable as long as it holds something, so who wants to
-	// sleep waits for that.
+	// holdTime is how long nothing large may have come. The socket polls readable as long as it holds something, so who wants
+	// to sleep waits for that.
 	holdTime = 200 * time.Microsecond
 )
 
 // holding is what a socket holds.
 type holding struct {
-	limit int  // bytes; 0: it never holds
-	bulk  bool // the next messages are likely to be worth it
+	limit int // bytes; 0: it never holds
 	bytes int
 	sizes [heldMessages]int // of the messages, a ring
 	first int
 	count int
-	last  clock.Time // when something came last
+	// A large message came, the last one at that time.
+	bulk  bool
+	large clock.Time
 }
 
 // Hold lets a UDP socket hold what it received, if its receive buffer is large enough and the kernel has SO_PEEK_OFF. It is to be
@@ -54,32 +55,37 @@ func (s *Socket) Hold() {
 func (s *Socket) Held() int { return s.held.bytes }
 
 // flags are those of the next receive. Only peeks pass by what is held.
-func (h *holding) flags() int {
-	if h.bulk {
+func (h *holding) flags(now clock.Time) int {
+	if h.holds(now) {
 		return unix.MSG_PEEK
 	}
 	return 0
 }
 
-// add notes that messages were received with these flags, into buffers of size bytes.
+// holds reports whether messages are held: small ones too, acknowledgements, while large ones come.
+func (h *holding) holds(now clock.Time) bool { return h.bulk && now.Sub(h.large) <= holdTime }
+
+// add notes that messages were received with these flags. They are large that fill a good part of a buffer of size bytes.
 func (h *holding) add(now clock.Time, came []Message, size, flags int) {
-	bytes := 0
+	if h.limit == 0 {
+		return
+	}
 	for i := range came {
 		n := int(came[i].n)
-		bytes += n
+		if n >= size/4 {
+			h.bulk, h.large = true, now
+		}
 		if flags != 0 {
 			h.sizes[(h.first+h.count)%heldMessages] = n
 			h.count++
 			h.bytes += n
 		}
 	}
-	h.last = now
-	h.bulk = h.limit > 0 && bytes >= len(came)*size/4
 }
 
 // surplus returns how many of the messages are to leave, the oldest first, so that there is room for as many as more.
 func (h *holding) surplus(now clock.Time, more int) int {
-	if !h.bulk || now.Sub(h.last) > holdTime {
+	if !h.holds(now) {
 		return h.count
 	}
 	n, bytes := 0, h.bytes
@@ -100,22 +106,21 @@ func (h *holding) forget(n int) {
 // release takes messages out of the kernel's queue that are not to be held any more, with room for as many as more.
 func (in *Inbox) release(s *Socket, now clock.Time, more int) {
 	h := &s.held
-	for n := h.surplus(now, more); n > 0; {
+	for n, failed := h.surplus(now, more), false; n > 0; {
 		// MSG_TRUNC, or the kernel's offset would go back by what was copied, which is nothing.
 		gone, errno := recvmmsg(s.FD, in.discarded[:min(n, recvMessages)], unix.MSG_TRUNC)
-		switch errno {
-		case 0:
+		switch {
+		case errno == 0:
 			h.forget(gone)
 			n -= gone
-		case unix.EAGAIN, unix.EBADF, unix.ENOTSOCK:
+		case errno == unix.EINTR:
+		case failed:
 			// They are not there, which only happens to a socket that another has read from.
 			h.forget(h.count)
 			_ = unix.SetsockoptInt(s.FD, unix.SOL_SOCKET, unix.SO_PEEK_OFF, 0)
 			return
-		default: // EINTR, or an error of the network, told once
+		default:
+			failed = true // an error of the network is told once
 		}
-	}
-	if h.count == 0 && now.Sub(h.last) > holdTime {
-		h.bulk = false
 	}
 }

@@ -16,41 +16,49 @@ func came(sizes ...int) []Message {
 	return m
 }
 
-// What is held leaves oldest first: when it is too much or too many, all of it when something small is to be received plainly, or
-// when nothing has come for a while.
+// What is held leaves oldest first: as much as is too much or too many, and all of it when nothing large has come for a while.
 func TestHolding(t *testing.T) {
 	const kib = 1 << 10
-	h := holding{limit: 300 * kib}
-	h.add(0, came(60*kib, 60*kib), 64*kib, h.flags())
-	if h.count != 0 || !h.bulk {
-		t.Fatalf("after plain receives %d messages are held, bulk %v", h.count, h.bulk)
-	}
 	var now clock.Time
+	h := holding{limit: 300 * kib}
+	add := func(sizes ...int) { h.add(now, came(sizes...), 64*kib, h.flags(now)) }
+	add(100, 100)
+	if h.count != 0 || h.flags(now) != 0 {
+		t.Fatalf("small messages alone are held: %d, flags %#x", h.count, h.flags(now))
+	}
+	add(60*kib, 60*kib)
+	if h.count != 0 || h.flags(now) == 0 {
+		t.Fatalf("after plain receives %d messages are held, flags %#x", h.count, h.flags(now))
+	}
 	for i := range 100 {
 		now = now.Add(50 * time.Microsecond)
-		h.add(now, came(60*kib, 64*kib, 20*kib+i), 64*kib, h.flags())
+		add(60*kib, 64*kib, 20*kib+i, 100)
 		before, count := h.bytes, h.count
 		n := h.surplus(now, 8)
 		h.forget(n)
-		if h.bytes > h.limit || n > 0 && h.bytes+64*kib <= h.limit-64*kib || h.count != count-n || h.bytes > before {
+		if h.bytes > h.limit || n > 0 && h.bytes < h.limit-64*kib || h.count != count-n || h.bytes > before {
 			t.Fatalf("%d of %d messages left, and %d of %d bytes stay", n, count, h.bytes, before)
 		}
 	}
-	if n := h.surplus(now.Add(holdTime), 8); n != 0 {
+	now = now.Add(holdTime)
+	add(100)
+	if n := h.surplus(now, 8); n != 0 {
 		t.Errorf("%d messages leave too early", n)
 	}
-	if n := h.surplus(now.Add(holdTime+1), 8); n != h.count || n == 0 {
-		t.Errorf("%d of %d messages leave after a while", n, h.count)
-	}
-	if n := h.surplus(now, heldMessages); n != h.count {
+	if n := h.surplus(now, heldMessages); n != h.count || n == 0 {
 		t.Errorf("%d of %d messages leave for as many as can be held", n, h.count)
 	}
-	h.add(now, came(100, 100), 64*kib, h.flags())
-	if n := h.surplus(now, 8); h.bulk || n != h.count {
-		t.Errorf("after small messages %d of %d leave, bulk %v", n, h.count, h.bulk)
+	now = now.Add(1)
+	if n := h.surplus(now, 8); n != h.count || h.flags(now) != 0 {
+		t.Errorf("%d of %d messages leave after a while, flags %#x", n, h.count, h.flags(now))
 	}
 	h.forget(h.count)
-	if h.bytes != 0 || h.flags() != 0 {
-		t.Errorf("%d bytes of nothing, flags %d", h.bytes, h.flags())
+	if h.bytes != 0 || h.count != 0 {
+		t.Errorf("%d bytes of %d messages are left of nothing", h.bytes, h.count)
+	}
+	h = holding{}
+	add(64*kib, 64*kib)
+	if h.flags(now) != 0 {
+		t.Error("a socket without a limit holds")
 	}
 }

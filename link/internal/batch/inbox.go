@@ -151,7 +151,7 @@ func (in *Inbox) fillFrom(now clock.Time, s *Socket) {
 		free[i].SetName(in.names[k*NameSize : (k+1)*NameSize])
 		free[i].SetControl(in.controls[k*recvControlSize : (k+1)*recvControlSize])
 	}
-	flags := s.held.flags()
+	flags := s.held.flags(now)
 	n, errno := recvmmsg(s.FD, free, flags)
 	for errno == unix.EINTR {
 		n, errno = recvmmsg(s.FD, free, flags)
