@@ -15,10 +15,11 @@ import (
 // or four. Pages that come back when the receiver's cache has long forgotten them are written three times as fast.
 //
 // So messages of a bulk transfer are read by MSG_PEEK, each once since the kernel keeps an offset (SO_PEEK_OFF), and leave the
-// queue in order when some megabytes have come after them.
+// queue in order when a mebibyte has come after them.
 const (
-	// mostHeld is some times what a processor's own cache holds, 1 or 2 MiB.
-	mostHeld = 4 << 20
+	// mostHeld is what a processor's own cache holds, of 1 or 2 MiB: while it is read, as much again goes through that cache to
+	// where the receiver puts it. 4 MiB cost two devices that send to each other a tenth, being out of more caches than those.
+	mostHeld = 1 << 20
 	// holdShare bounds what is held to that part of the socket's receive buffer, which it takes from what is under way.
 	holdShare = 8
 	// leastHeld is the least that is worth it.
