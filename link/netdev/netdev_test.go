@@ -143,6 +143,33 @@ func TestParseSpec(t *testing.T) {
 	}
 }
 
+// An interface is hardware where sysfs has a device behind it, too.
+func TestHardware(t *testing.T) {
+	list, err := List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range list {
+		_, err := os.Stat("/sys/class/net/" + i.Name + "/device")
+		if errors.Is(err, os.ErrNotExist) && i.Hardware || err == nil && !i.Hardware && !kernelBefore(5, 14) {
+			t.Errorf("%s: hardware %v; its device in sysfs: %v", i.Name, i.Hardware, err)
+		}
+	}
+}
+
+// kernelBefore reports whether Linux is older than that.
+func kernelBefore(major, minor int) bool {
+	var u unix.Utsname
+	var a, b int
+	if unix.Uname(&u) != nil {
+		return true
+	}
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); n < 2 {
+		return true
+	}
+	return a < major || a == major && b < minor
+}
+
 // Interfaces that are down or have no address get no device by themselves.
 func TestUsable(t *testing.T) {
 	inNamespace(t, func() {

@@ -10,6 +10,6 @@
 //	done, err := o.Flush(now, fd, frames[:n], port)
 //
 // Files: outbox.go groups and their sending, stage.go the memory they are put together in, loss.go what the network
-// refuses; inbox.go the way in, hold.go what stays in the kernel after it was read, split.go how packets are made of it; socket.go options of sockets, cmsg.go control messages,
-// mmsg_unsafe.go the kernel's structures.
+// refuses; inbox.go the way in, hold.go what stays in the kernel after it was read, split.go how packets are made of it;
+// socket.go options of sockets, cmsg.go control messages, mmsg_unsafe.go the kernel's structures.
 package batch

@@ -12,13 +12,13 @@ import (
 // The kernel puts what is sent next into the pages that were given back last. Between two processes of one host these are
 // pages that the receiver has just read: each of their lines is still in its cache, and has to be taken back from there to be
 // written, at 9 GB/s where the two processors share a cache and 2.3 where they do not. That was two fifths of a sender's time,
-// or four. Pages that come back when the receiver's cache has long forgotten them are written three times as fast.
+// or three quarters. Pages that come back when the receiver's cache has forgotten them are written two or three times as fast.
 //
 // So messages of a bulk transfer are read by MSG_PEEK, each once since the kernel keeps an offset (SO_PEEK_OFF), and leave the
 // queue in order when a mebibyte has come after them.
 const (
-	// mostHeld is what a processor's own cache holds, of 1 or 2 MiB: while it is read, as much again goes through that cache to
-	// where the receiver puts it. 4 MiB cost two devices that send to each other a tenth, being out of more caches than those.
+	// mostHeld is enough for a processor's own cache of 1 or 2 MiB to forget what was read: where the receiver puts it goes through
+	// that cache too. 4 MiB cost two devices that send to each other a tenth, being more than larger caches have room for.
 	mostHeld = 1 << 20
 	// holdShare bounds what is held to that part of the socket's receive buffer, which it takes from what is under way.
 	holdShare = 8
