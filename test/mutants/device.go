@@ -321,8 +321,8 @@ var deviceMutants = []mutant{
 		name: "what is held stays when nothing comes any more",
 		edits: []edit{{
 			"link/internal/batch/hold.go",
-			`return h.bulk && now.Sub(h.large) <= holdTime }`,
-			`return h.bulk }`,
+			`h.bulk && now.Sub(h.large) <= holdTime && now`,
+			`h.bulk && now`,
 		}},
 		tests:  []string{"link/internal/batch TestHolding"},
 		unseen: "its ports are not sockets",

@@ -26,7 +26,8 @@ const (
 	leastHeld = 512 << 10
 	// heldMessages bounds them by their number: each peek passes them all by.
 	heldMessages = 128
-	// holdTime is how long nothing large may have come. The socket polls readable as long as it holds something, so who wants
+	// holdTime is how long nothing large may have come, and how long there may always have been more to receive: it is the
+	// sender who gains, and one who is ahead needs nothing. The socket polls readable as long as it holds something, so who wants
 	// to sleep waits for that.
 	holdTime = 200 * time.Microsecond
 )
@@ -41,6 +42,8 @@ type holding struct {
 	// A large message came, the last one at that time.
 	bulk  bool
 	large clock.Time
+	// Everything had been received, the last time then.
+	idle clock.Time
 }
 
 // Hold lets a UDP socket hold what it received, if its receive buffer is large enough and the kernel has SO_PEEK_OFF. It is to be
@@ -64,12 +67,18 @@ func (h *holding) flags(now clock.Time) int {
 }
 
 // holds reports whether messages are held: small ones too, acknowledgements, while large ones come.
-func (h *holding) holds(now clock.Time) bool { return h.bulk && now.Sub(h.large) <= holdTime }
+func (h *holding) holds(now clock.Time) bool {
+	return h.bulk && now.Sub(h.large) <= holdTime && now.Sub(h.idle) <= holdTime
+}
 
-// add notes that messages were received with these flags. They are large that fill a good part of a buffer of size bytes.
-func (h *holding) add(now clock.Time, came []Message, size, flags int) {
+// add notes that messages were received with these flags when so many were asked for. They are large that fill a good part of a
+// buffer of size bytes.
+func (h *holding) add(now clock.Time, came []Message, asked, size, flags int) {
 	if h.limit == 0 {
 		return
+	}
+	if len(came) < asked {
+		h.idle = now
 	}
 	for i := range came {
 		n := int(came[i].n)

@@ -16,12 +16,13 @@ func came(sizes ...int) []Message {
 	return m
 }
 
-// What is held leaves oldest first: as much as is too much or too many, and all of it when nothing large has come for a while.
+// What is held leaves oldest first: as much as is too much or too many, and all of it when nothing large has come for a while, or
+// when the sender is ahead.
 func TestHolding(t *testing.T) {
 	const kib = 1 << 10
 	var now clock.Time
 	h := holding{limit: 300 * kib}
-	add := func(sizes ...int) { h.add(now, came(sizes...), 64*kib, h.flags(now)) }
+	add := func(sizes ...int) { h.add(now, came(sizes...), len(sizes)+1, 64*kib, h.flags(now)) }
 	add(100, 100)
 	if h.count != 0 || h.flags(now) != 0 {
 		t.Fatalf("small messages alone are held: %d, flags %#x", h.count, h.flags(now))
@@ -55,6 +56,14 @@ func TestHolding(t *testing.T) {
 	h.forget(h.count)
 	if h.bytes != 0 || h.count != 0 {
 		t.Errorf("%d bytes of %d messages are left of nothing", h.bytes, h.count)
+	}
+	add(64 * kib)
+	for range 5 {
+		now = now.Add(holdTime / 4)
+		h.add(now, came(64*kib, 64*kib), 2, 64*kib, h.flags(now))
+	}
+	if n := h.surplus(now, 8); h.count == 0 || n != h.count || h.flags(now) != 0 {
+		t.Errorf("%d of %d messages leave when there is always more to receive, flags %#x", n, h.count, h.flags(now))
 	}
 	h = holding{}
 	add(64*kib, 64*kib)

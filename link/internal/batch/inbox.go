@@ -157,9 +157,9 @@ func (in *Inbox) fillFrom(now clock.Time, s *Socket) {
 		n, errno = recvmmsg(s.FD, free, flags)
 	}
 	if errno != 0 {
-		return
+		n = 0
 	}
-	s.held.add(now, free[:n], in.size, flags)
+	s.held.add(now, free[:n], len(free), in.size, flags)
 	for range n {
 		in.from[in.count] = s
 		in.count++
