@@ -77,8 +77,9 @@ func (c *config) openPorts(under *netdev.Interface, log *slog.Logger) (all netPo
 			all, list = s, listPorts(s.Ports())
 		}
 	} else {
+		cfg := udp.Config{Addrs: under.Addrs, Interface: under.Index, Hardware: under.Hardware, Port: c.Port, Log: log}
 		var s *udp.Shards
-		if s, err = udp.OpenShards(c.udp(under, log), c.Shards, nil); err == nil {
+		if s, err = udp.OpenShards(cfg, c.Shards, nil); err == nil {
 			all, list = s, listPorts(s.Ports())
 		}
 	}
@@ -86,11 +87,6 @@ func (c *config) openPorts(under *netdev.Interface, log *slog.Logger) (all netPo
 		err = taken(err)
 	}
 	return all, list, err
-}
-
-// udp is the configuration of UDP ports.
-func (c *config) udp(under *netdev.Interface, log *slog.Logger) udp.Config {
-	return udp.Config{Addrs: under.Addrs, Interface: under.Index, Hardware: under.Hardware, Port: c.Port, Log: log}
 }
 
 func listPorts[P nic.Port](ports []P) (list []nic.Port) {
