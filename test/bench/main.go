@@ -197,7 +197,7 @@ func (r *row) line(at *measured, st *stage) string {
 	}
 	for d, v := range at[:moved] {
 		if n := len(v.path); n > 0 && distance(d) != best {
-			notes = append(notes, fmt.Sprintf("%v: %.2f in %d rounds of %d", distance(d), r.ratio(median(v.path), median(v.against)), n, n+len(at[best].path)))
+			notes = append(notes, fmt.Sprintf("%v: %.2f in %d of %d rounds", distance(d), r.ratio(median(v.path), median(v.against)), n, n+len(at[best].path)))
 		}
 	}
 	return fmt.Sprintf("| %s | %.3g %s | %s | %s | %s | %g | %g | %s |",

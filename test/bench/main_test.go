@@ -51,10 +51,11 @@ func TestDistance(t *testing.T) {
 		}
 	}
 	r := row{floor: 1, aim: 1.3, yardstick: "something"}
-	at := &measured{near: {[]float64{12, 12}, []float64{10, 10}}, far: {[]float64{4.5}, []float64{5}}, moved: {[]float64{1}, []float64{100}}}
+	at := &measured{near: {[]float64{12, 12}, []float64{10, 10}}, far: {[]float64{4.5}, []float64{5}}, moved: {[]float64{1, 1, 1}, []float64{100, 100, 100}}}
 	for want, rounds := range map[string]*measured{
-		"1.20 | 1 | 1.3 | above the floor; processors far apart: 0.90 in 1 rounds of 3 |":                  at,
-		"0.90 | 1 | 1.3 | below the floor; processors far apart; processors near: 1.20 in 1 rounds of 3 |": {near: {[]float64{12}, []float64{10}}, far: {[]float64{4.5, 4.5}, []float64{5, 5}}},
+		"1.20 | 1 | 1.3 | above the floor; processors far apart: 0.90 in 1 of 3 rounds |":                  at,
+		"0.90 | 1 | 1.3 | below the floor; processors far apart; processors near: 1.20 in 1 of 3 rounds |": {near: {[]float64{12}, []float64{10}}, far: {[]float64{4.5, 4.5}, []float64{5, 5}}},
+		"0.01 | 1 | 1.3 | below the floor; processors moved |":                                             {moved: {[]float64{1}, []float64{100}}},
 	} {
 		if got := r.line(rounds, new(stage)); !strings.Contains(got, want) {
 			t.Errorf("line %q, want %q in it", got, want)

@@ -49,15 +49,17 @@ type series struct{ path, against []float64 }
 // measured is the rounds of a row, by where the processors were.
 type measured [moved + 1]series
 
-// best returns the place that the row is about: near, if at least as many rounds were there as elsewhere.
-func (p *measured) best() distance {
-	d := near
-	for at := range p {
-		if len(p[at].path) > len(p[d].path) {
-			d = distance(at)
-		}
+// best returns the place that the row is about: near, if at least as many rounds were there as far apart. Rounds during which the
+// processors moved stand in only where there are no others.
+func (m *measured) best() distance {
+	switch n, f := len(m[near].path), len(m[far].path); {
+	case n == 0 && f == 0:
+		return moved
+	case n >= f:
+		return near
+	default:
+		return far
 	}
-	return d
 }
 
 // cacheLine returns the nanoseconds in which a cache line goes to another thread and comes back.
