@@ -65,6 +65,40 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// Where somebody else has read what a socket held, as a child might with a descriptor of its own, the port goes on with what comes.
+func TestHeldIsGone(t *testing.T) {
+	from, to, path := openPair(t, Config{})
+	if to.ReceiveBuffer() < 8<<20 {
+		t.Skipf("a receive buffer of %d bytes is too small to hold anything", to.ReceiveBuffer())
+	}
+	out, packets := wire.NewBurst(60), make([]wire.Packet, 128)
+	send := func() {
+		for i := range 60 {
+			add(t, out, path, wire.RCWriteMiddle, uint32(i), true, &wire.Buffer{B: make([]byte, 4096)}, 4096)
+		}
+		sendAll(t, from, out, func() {})
+	}
+	for range 3 {
+		send()
+		recvAll(t, to, packets, 60)
+	}
+	if to.own[0].Held() == 0 {
+		t.Fatal("nothing is held")
+	}
+	for b := make([]byte, recvSize); ; {
+		if _, _, err := unix.Recvfrom(to.own[0].FD, b, unix.MSG_DONTWAIT); err != nil {
+			break
+		}
+	}
+	if n := to.Recv(clock.Time(0).Add(time.Millisecond), packets); n != 0 || to.own[0].Held() != 0 {
+		t.Errorf("%d packets came, and %d bytes are held of nothing", n, to.own[0].Held())
+	}
+	for range 3 {
+		send()
+		recvAll(t, to, packets, 60)
+	}
+}
+
 // A port that was told of a device behind its interface holds nothing.
 func TestHoldsNothingOfHardware(t *testing.T) {
 	from, to, path := openPair(t, Config{Hardware: true})
